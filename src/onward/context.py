@@ -1,0 +1,176 @@
+"""``JobContext``: what a handler is given beside its payload."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from onward.errors import LeaseLost, OnwardError
+from onward.job import Job, NewJob, Scope, OnDuplicate
+from onward.payload import encode_progress
+
+if TYPE_CHECKING:
+    from onward.definition import Duration, JobDefinition
+
+P = TypeVar("P")
+logger = logging.getLogger("onward.job")
+
+
+class Transactions(Protocol):
+    """How a context opens a transaction that ends its run; the worker knows the store, the context does not."""
+
+    def begin(self, context: JobContext) -> AbstractContextManager[Any]:
+        """A write transaction of the store's own, with the fence checked; completes the job when it commits."""
+        ...
+
+    def join(self, context: JobContext, connection: Any) -> AbstractContextManager[Any]:
+        """The same in a transaction that the handler opened itself."""
+        ...
+
+    def join_async(self, context: JobContext, connection: Any) -> AbstractAsyncContextManager[Any]:
+        """The same on a connection whose calls are awaited."""
+        ...
+
+
+class JobContext:
+    """One run of one job, as its handler sees it.
+
+    Made by the worker; in a unit test, ``JobContext(job)`` or ``onward.testing.run_job`` makes one by hand.
+    """
+
+    def __init__(self, job: Job, *, services: Any = None, transactions: Transactions | None = None, worker_id: str | None = None) -> None:
+        self.job = job
+        self.services = services
+        """The application's objects, as given to ``Onward(services=...)``."""
+        self.worker_id = worker_id
+        self.children: list[NewJob] = []
+        """What ``enqueue`` collected; stored with the completion, and only then."""
+        self.processed = 0
+        self.failed = 0
+        self.reported: str | None = None
+        """JSON text of the last ``progress``."""
+        self.completed_in_transaction = False
+        """True after a transaction of ours has committed the completion: nothing is left to settle."""
+        self._transactions = transactions
+        self._stop = threading.Event()
+        self._lost = threading.Event()
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self.job.attempts
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When the job was enqueued."""
+        return self.job.created_at
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was given as ``metadata=`` at enqueue, and the correlation id."""
+        decoded: dict[str, Any] = msgspec.json.decode(self.job.metadata)
+        return decoded
+
+    @property
+    def correlation_id(self) -> str:
+        """Shared by a job and all that it leads to: the one it was given, else its own id."""
+        return str(self.metadata.get("correlation_id") or self.job.id)
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that adds the job's id and type to every line."""
+        return logging.LoggerAdapter(logger, {"job_id": self.job.id, "job_type": self.job.type, "correlation_id": self.correlation_id})
+
+    @property
+    def should_stop(self) -> bool:
+        """True once the handler should end soon: its worker is stopping, the job was cancelled, or the lease is lost.
+
+        A handler that cannot finish soon returns ``Release()``; the try does not count.
+        """
+        return self._stop.is_set()
+
+    def wait_for_stop(self, seconds: float) -> bool:
+        """Sleep, but no longer than until ``should_stop`` becomes true. For sync handlers. Says whether it is."""
+        return self._stop.wait(seconds)
+
+    def check_lease(self) -> None:
+        """Raise ``LeaseLost`` when the worker knows that the claim is not ours any more. Costs nothing: the store is not asked."""
+        if self._lost.is_set():
+            raise LeaseLost(f"the lease of job {self.job.id} ran out or another claim is newer: stop, somebody else does this work")
+
+    def enqueue(
+        self,
+        definition: JobDefinition[P],
+        payload: P = None,  # type: ignore[assignment]  # right for a job without payload, refused by the codec for any other
+        *,
+        delay: Duration | None = None,
+        at: datetime | str | None = None,
+        key: str | None = None,
+        scope: Scope | str | None = None,
+        on_duplicate: OnDuplicate | None = None,
+        owner: str | None = None,
+        priority: int | None = None,
+        queue: str | None = None,
+        expires: Duration | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Ask for a child job. It is stored in the commit that completes this job, and not at all when this run does not complete.
+
+        Gives the child's id. The correlation id and the owner are handed down. Raises ``InvalidPayload`` and its kin at once.
+        """
+        handed_down = {"correlation_id": self.correlation_id, "parent_id": self.job.id}
+        child = definition.new_job(
+            payload,
+            delay=delay,
+            at=at,
+            key=key,
+            scope=scope,
+            on_duplicate=on_duplicate,
+            owner=self.job.owner if owner is None else owner,
+            priority=priority,
+            queue=queue,
+            expires=expires,
+            metadata={**(metadata or {}), **handed_down},
+        )
+        self.children.append(child)
+        return child.id
+
+    def record(self, *, processed: int = 0, failed: int = 0) -> None:
+        """Add to the counts of items that this try worked on; kept in the job's history."""
+        self.processed += processed
+        self.failed += failed
+
+    def progress(self, value: Any) -> None:
+        """Report how far the job is: any JSON value. Stored with the next heartbeat, and at the end."""
+        self.reported = encode_progress(value)
+
+    def transaction(self, connection: Any = None) -> Any:
+        """One commit for the handler's writes, the children and the completion, behind the fence: its effect happens exactly once.
+
+        ``with ctx.transaction() as connection:`` opens the store's own transaction (sync handlers). With a connection that the
+        application holds (``with``, or ``async with`` for an async one) everything joins the caller's transaction, which the
+        handler then commits. Raises ``LeaseLost`` before anything is written. On SQLite a bare transaction holds the only write
+        lock; after 5 seconds it is rolled back with ``TransactionTooLong``.
+        """
+        if self._transactions is None:
+            raise OnwardError("this context has no store: run the handler through a worker or onward.testing.drain")
+        if connection is None:
+            return self._transactions.begin(self)
+        if hasattr(type(connection), "__aenter__"):
+            return self._transactions.join_async(self, connection)
+        return self._transactions.join(self, connection)
+
+    def ask_to_stop(self) -> None:
+        """Make ``should_stop`` true. Called by the worker."""
+        self._stop.set()
+
+    def lose_lease(self) -> None:
+        """Make ``should_stop`` true and ``check_lease`` raise. Called by the worker."""
+        self._lost.set()
+        self._stop.set()

@@ -1,0 +1,371 @@
+"""The contract between Onward and a backend: verbs of a job, never "run this query".
+
+``Driver`` is what every backend does. ``Store`` adds what a database can do. Everything here is synchronous; the async twins live
+at the edge. A backend is right when ``onward.testing.conformance`` passes over it.
+
+Every change to a claimed job names the claim (``Claim.fence``); a statement that cannot find that fence changes nothing and
+says so. A backend raises only errors of ``onward.errors``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from onward.clock import Clock
+from onward.job import Accepted, Attempt, Job, NewJob
+from onward.outcome import Outcome
+from onward.status import Status
+
+TYPES_BLOCKED_PER_TURN = 1000
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """What a backend can and cannot do. Differences are declared here, never guessed from a name."""
+
+    name: str
+    payload_limit: int = 256 * 1024
+    """Largest encoded payload, in bytes."""
+    longest_delay: timedelta | None = None
+    """None where any delay can be stored."""
+    has_transactions: bool = True
+    """True when jobs can join the caller's transaction (``within=``)."""
+    survives_process: bool = True
+    """False for memory: accepted jobs end with the process."""
+    wakes_workers: bool = False
+    """True when ``wait`` returns early on an enqueue by another process."""
+    tells_time: bool = False
+    """True when the backend's own clock makes the instants, so that hosts may disagree."""
+
+
+class Claim(Struct, frozen=True):
+    """The proof that a run is ours: the job as claimed, whose ``fence`` and ``lease_owner`` every later statement names."""
+
+    job: Job
+    lease: timedelta
+    """How long each renewal lasts."""
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    @property
+    def fence(self) -> int:
+        return self.job.fence
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """How one claim ended and what is committed with it."""
+
+    claim: Claim
+    outcome: Outcome
+    children: tuple[NewJob, ...] = ()
+    """Enqueued in the same commit, and only if the outcome is ``Completed``."""
+    progress: str | None = None
+    processed: int = 0
+    failed: int = 0
+    keeps_history: bool = False
+    """Write an attempt also for a success. Every other ending is always written."""
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """What a worker can take on."""
+
+    lease_owner: str
+    slots: int
+    types: Mapping[str, timedelta]
+    """The job types it knows, and the lease of each. A due job of another type gets ``blocked_by = 'type'`` and spends no try."""
+    queues: tuple[str, ...] = ()
+    """The queues it serves; empty means every queue."""
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What one turn did."""
+
+    settled: tuple[Settlement, ...] = ()
+    """Settlements that hold now, those included that an earlier try of the same turn had stored before its answer was lost."""
+    lost: tuple[Settlement, ...] = ()
+    """Settlements refused because the claim was not the newest any more, or the row is gone. Nothing of them was stored."""
+    claims: tuple[Claim, ...] = ()
+    """In the order to run them: priority, scheduled_at, id."""
+    expired: tuple[str, ...] = ()
+    """Ids of due jobs that were past ``expires_at`` and ended cancelled."""
+    next_due: timedelta | None = None
+    """When the next job of these queues is due; zero when more is due already; None when nothing waits."""
+
+
+class Extension(Struct, frozen=True):
+    """Ask to renew one claim's lease, and store how far the handler has come."""
+
+    claim: Claim
+    progress: str | None = None
+
+
+class Extended(Struct, frozen=True):
+    """The answer to a heartbeat, as job ids."""
+
+    lost: frozenset[str] = frozenset()
+    """Claims that are not ours any more."""
+    cancel_requested: frozenset[str] = frozenset()
+    """Claims that a person asked to cancel."""
+
+
+class Swept(Struct, frozen=True, kw_only=True):
+    """What a sweep, or the recovery of a dead process, changed. Jobs as they are afterwards."""
+
+    requeued: tuple[Job, ...] = ()
+    dead_lettered: tuple[Job, ...] = ()
+    expired: tuple[str, ...] = ()
+    unblocked: int = 0
+
+
+class Retention(Struct, frozen=True, kw_only=True):
+    """How long final jobs are kept after they finished. None keeps them until a person deletes them."""
+
+    completed: timedelta | None = timedelta(days=7)
+    cancelled: timedelta | None = timedelta(days=7)
+    dead_letter: timedelta | None = None
+
+
+class JobFilter(Struct, frozen=True, kw_only=True):
+    """Which jobs. Every field narrows; an empty one does not."""
+
+    statuses: tuple[Status, ...] = ()
+    types: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    key: str | None = None
+    owner: str | None = None
+    """Only jobs of this owner. None sees all."""
+    finished_after: datetime | None = None
+
+
+Question: TypeAlias = Literal["outstanding", "failed", "stuck", "durations", "duplicates", "last-hour"]
+QUESTIONS: tuple[Question, ...] = ("outstanding", "failed", "stuck", "durations", "duplicates", "last-hour")
+
+
+class Answer(Struct, frozen=True):
+    """The answer to one of the six standing questions, as a table."""
+
+    question: Question
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+
+
+class Finding(Struct, frozen=True):
+    """One thing that ``onward doctor`` looked at."""
+
+    name: str
+    level: Literal["ok", "warning", "error"]
+    text: str
+
+
+class Driver(ABC):
+    """What every backend does."""
+
+    capabilities: Capabilities
+    clock: Clock
+    url: str
+    """Where it is, without secrets: safe to print."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Connect and check the schema. Idempotent; every verb opens by itself.
+
+        Raises ``StoreUnavailable`` or ``SchemaOutOfDate``.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back connections and wake whoever waits. Idempotent; a later verb opens again."""
+
+    @abstractmethod
+    def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
+        """Accept several independent requests in one commit; each is stored whole or not at all, and its neighbours do not notice.
+
+        The answer to a request is one ``Accepted`` a job, in order, or the ``DuplicateJob`` or ``KeyReused`` that refused it.
+        Raises ``StoreBusy`` or ``StoreUnavailable`` when nothing was accepted, ``OutcomeUnknown`` when the commit itself failed.
+        A job whose id is stored already with the same type and payload counts as accepted (``is_new`` is False).
+        """
+
+    @abstractmethod
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        """One transaction of a worker: settle what ended, then claim what is due.
+
+        For each settlement whose claim is the newest: the status, the key freed if it ends the job, children, history. A lost one
+        changes nothing and does not undo its neighbours. Safe to repeat after ``OutcomeUnknown``.
+        """
+
+    @abstractmethod
+    def extend(self, extensions: Sequence[Extension]) -> Extended:
+        """Renew leases: each ``lease_until`` becomes now + the claim's lease."""
+
+    @abstractmethod
+    def wait(self, timeout: timedelta) -> bool:
+        """Block until a job may have become claimable, ``wake`` is called, or the time is over. True unless it timed out.
+
+        May return True for nothing. Only a worker's one claiming thread calls it.
+        """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """End ``wait`` in this process; when nobody waits, the next one. Safe from any thread and from a signal handler."""
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
+        """Accept these jobs, all or none, in one commit. Raises as ``enqueue_each`` does, and what refused them."""
+        (answer,) = self.enqueue_each([jobs])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Within(ABC):
+    """A store's verbs inside a transaction that somebody else commits or rolls back."""
+
+    @abstractmethod
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
+        """As ``Driver.enqueue``; accepted when the caller's transaction commits."""
+
+    @abstractmethod
+    def get(self, job_id: str, *, owner: str | None = None) -> Job: ...
+
+    @abstractmethod
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job: ...
+
+    @abstractmethod
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job: ...
+
+    @abstractmethod
+    def confirm(self, claim: Claim) -> None:
+        """Raise ``LeaseLost`` unless the claim is the newest; no other can be made before the transaction ends."""
+
+    @abstractmethod
+    def settle(self, settlement: Settlement) -> None:
+        """Store how a run ended. Raises ``LeaseLost`` when the claim is not the newest any more."""
+
+
+class AsyncWithin(ABC):
+    """``Within`` on a connection whose calls are awaited."""
+
+    @abstractmethod
+    def enqueue(self, jobs: Sequence[NewJob]) -> Awaitable[list[Accepted]]: ...
+
+    @abstractmethod
+    def get(self, job_id: str, *, owner: str | None = None) -> Awaitable[Job]: ...
+
+    @abstractmethod
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Awaitable[Job]: ...
+
+    @abstractmethod
+    def retry(self, job_id: str, *, owner: str | None = None) -> Awaitable[Job]: ...
+
+    @abstractmethod
+    def confirm(self, claim: Claim) -> Awaitable[None]: ...
+
+    @abstractmethod
+    def settle(self, settlement: Settlement) -> Awaitable[None]: ...
+
+
+class Store(Driver):
+    """A backend that is a database: it can be read, edited and shared."""
+
+    @abstractmethod
+    def transaction(self, *, limit: timedelta | None = None) -> AbstractContextManager[Any]:
+        """Open a write transaction of the store's own and give its connection, for the caller's data and for ``within``.
+
+        Commits at the end, rolls back on an exception. After ``limit`` it is rolled back and every further use of the connection,
+        the commit included, raises ``TransactionTooLong``. While a thread is inside, the other verbs of the store raise
+        ``TransactionOpen`` in that thread.
+        """
+
+    @abstractmethod
+    def within(self, connection: Any) -> Within:
+        """The verbs that can join the caller's transaction, on the caller's connection.
+
+        Raises ``NoTransaction`` when the connection would commit by itself, ``WeakDurability`` in strict mode.
+        """
+
+    @abstractmethod
+    def within_async(self, connection: Any) -> AsyncWithin:
+        """``within`` for a connection whose calls are awaited."""
+
+    @abstractmethod
+    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Read one job. Raises ``JobNotFound``, also for another owner's job."""
+
+    @abstractmethod
+    def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
+        """Read jobs, newest id first; ``before`` is the last id of the page before."""
+
+    @abstractmethod
+    def count(self, where: JobFilter) -> int:
+        """Count jobs."""
+
+    @abstractmethod
+    def history(self, job_id: str) -> list[Attempt]:
+        """The attempts that were kept, oldest first."""
+
+    @abstractmethod
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Cancel a waiting job at once; ask a running one to stop (``cancel_requested_at``). Gives the job as it is then.
+
+        Raises ``IllegalTransition`` for a job that is final, ``JobNotFound``.
+        """
+
+    @abstractmethod
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Queue a dead-lettered or cancelled job again, now: attempts = 0, error cleared, history kept, its key taken again.
+
+        Raises ``DuplicateJob`` naming the holder when another job has the key, ``IllegalTransition``, ``JobNotFound``.
+        """
+
+    @abstractmethod
+    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Make a waiting job due now. Raises ``IllegalTransition``, ``JobNotFound``."""
+
+    @abstractmethod
+    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+        """Remove a job, its history and its key of scope ``active``. Raises ``IllegalTransition`` for a running one, ``JobNotFound``."""
+
+    @abstractmethod
+    def sweep(self, types: Collection[str] = ()) -> Swept:
+        """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``.
+
+        One guarded statement each, so any number of workers may sweep at once. A lease further ahead than the longest allowed
+        (a day) counts as run out: the clock went back.
+        """
+
+    @abstractmethod
+    def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
+        """Take back every claim of a process that is known to be dead: those in ``started`` are lost, the others released uncounted."""
+
+    @abstractmethod
+    def held(self, lease_owner: str) -> list[Job]:
+        """The jobs in progress under this owner: after an unknown commit, claims may be held that nobody was told of."""
+
+    @abstractmethod
+    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
+
+        Keys of a window or for ever outlive the job. Also deletes keys whose window is over.
+        """
+
+    @abstractmethod
+    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
+        """Answer one of the six standing questions."""
+
+    @abstractmethod
+    def question_sql(self, question: Question) -> str:
+        """The query behind ``answer``, to paste into the database's own shell."""
+
+    @abstractmethod
+    def examine(self) -> list[Finding]:
+        """What ``onward doctor`` says about the store: version, settings that weaken promises, schema, size."""
+
+
+StoreFactory: TypeAlias = Callable[[], Store]

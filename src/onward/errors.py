@@ -1,0 +1,176 @@
+"""Every error that Onward raises, as one short tree. Each message says what happened and what to do.
+
+Vendor exceptions stop at the driver's boundary and become one of these.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class OnwardError(Exception):
+    """Root of the tree. ``exit_code`` is what the command line exits with when it ends in this error."""
+
+    exit_code = 1
+
+
+# -- what a handler raises to say how its run ended ------------------------------------------------------------------
+
+
+class PermanentJobError(OnwardError):
+    """Raised by a handler: trying again cannot help. The job is dead-lettered at once."""
+
+
+class TransientJobError(OnwardError):
+    """Raised by a handler: trying again may help, whatever the policy says of unknown errors.
+
+    ``retry_after`` (a ``timedelta``, seconds, digits, ``"5m"`` or an HTTP date) replaces the policy's back-off.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: timedelta | float | str | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+# -- what was asked for cannot be accepted ---------------------------------------------------------------------------
+
+
+class InvalidPayload(OnwardError):
+    """The payload is not of the definition's type, or not in the JSON subset that every backend stores.
+
+    ``path`` is the field at fault, such as ``$.items[2].name``.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, path: str = "$") -> None:
+        super().__init__(f"{message} (at {path})")
+        self.path = path
+
+
+class PayloadTooLarge(InvalidPayload):
+    """The encoded payload is larger than the driver takes. ``size`` and ``limit`` are bytes."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"the payload is {size:,} bytes and at most {limit:,} are allowed: store the data elsewhere and enqueue a reference to it"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class InvalidDefinition(OnwardError):
+    """A job, a policy or an application is declared wrongly. Raised at import or start, never when a job runs."""
+
+    exit_code = 2
+
+
+class InvalidTime(OnwardError, ValueError):
+    """A duration, a moment or a delay cannot be used: naive, malformed, negative or too far away."""
+
+    exit_code = 2
+
+
+class DuplicateJob(OnwardError):
+    """A job with this key, or this id, exists already. ``job_id`` names it."""
+
+    def __init__(self, message: str, *, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class KeyReused(DuplicateJob):
+    """The key is held by a job with another payload, and ``on_duplicate="same"`` forbids that."""
+
+
+class JobNotFound(OnwardError):
+    """No job has this id, or the asker may not see it. The same error for both."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"there is no job {job_id}: it may have been pruned, or the id is mistyped")
+        self.job_id = job_id
+
+
+class IllegalTransition(OnwardError):
+    """The verb is not allowed in the job's status. Names both and what is allowed."""
+
+
+class UnknownJobType(OnwardError):
+    """No definition of the application has this name."""
+
+    exit_code = 2
+
+
+# -- the store -------------------------------------------------------------------------------------------------------
+
+
+class StoreError(OnwardError):
+    """The store did not do what it was asked to. Nothing was accepted unless the error says otherwise."""
+
+    exit_code = 3
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached, opened or written: missing, read-only, full, or not a database of ours."""
+
+
+class StoreBusy(StoreError):
+    """Another writer held the store for longer than the time-out. Nothing was accepted; trying again is safe."""
+
+
+class OutcomeUnknown(StoreError):
+    """The commit itself failed, so the change may or may not be stored.
+
+    Repeating the call with the same id (or key) is safe and settles the question. ``job_ids`` are the ids that were asked for.
+    """
+
+    def __init__(self, message: str, *, job_ids: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.job_ids = job_ids
+
+
+class SchemaOutOfDate(StoreError):
+    """The store's tables are older, newer or missing: says which, and the command that helps."""
+
+    exit_code = 5
+
+
+class NoTransaction(StoreError):
+    """``within=`` was given a connection that commits by itself, so the job could not join a transaction."""
+
+    exit_code = 2
+
+
+class WeakDurability(StoreError):
+    """The caller's connection may lose commits at a power cut (``synchronous`` below FULL), and ``strict`` forbids that."""
+
+
+class DurabilityWarning(UserWarning):
+    """The caller's connection may lose commits at a power cut (``synchronous`` below FULL). Said once a process."""
+
+
+class TransactionOpen(StoreError):
+    """This thread holds the store's write transaction already; the call could only wait for itself."""
+
+
+class TransactionTooLong(StoreError):
+    """A handler's transaction held the only write lock for too long and was rolled back."""
+
+
+class LeaseLost(OnwardError):
+    """The claim is not ours any more: the lease ran out, or another claim is newer. The handler should stop."""
+
+
+# -- the command line and settings -----------------------------------------------------------------------------------
+
+
+class InvalidSetting(OnwardError):
+    """A setting has a value that cannot be used. Names the setting and where its value came from."""
+
+    exit_code = 2
+
+
+class ApplicationNotFound(OnwardError):
+    """``module:attribute`` does not lead to an ``Onward`` application."""
+
+    exit_code = 4

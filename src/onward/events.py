@@ -1,0 +1,60 @@
+"""What happened, as values at one seam. Logs, and every later subscriber, are callables that take an ``Event``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+logger = logging.getLogger("onward")
+
+EventName: TypeAlias = Literal[
+    "queued", "claimed", "completed", "retried", "snoozed", "released", "cancelled", "failed", "reclaimed", "dead_lettered", "lease_lost"
+]
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One thing that happened to one job. Carries no payload."""
+
+    event: EventName
+    """``failed`` is a try that failed and will be repeated; ``reclaimed`` a job taken back from a worker that is gone."""
+    job_id: str
+    job_type: str
+    queue: str = ""
+    worker_id: str | None = None
+    """The lease owner."""
+    attempts: int = 0
+    priority: int = 0
+    duration_ms: float | None = None
+    """How long the handler ran."""
+    error: str | None = None
+    correlation_id: str | None = None
+    committed: bool = True
+    """False for a job that joined a caller's transaction: it is queued when that commits."""
+
+
+Subscriber: TypeAlias = Callable[[Event], None]
+
+
+class Events:
+    """Hands each event to every subscriber. A subscriber's error is logged and changes nothing."""
+
+    def __init__(self, subscribers: Iterable[Subscriber] = ()) -> None:
+        self._subscribers = list(subscribers)
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.append(subscriber)
+
+    @property
+    def has_subscribers(self) -> bool:
+        """False when building an event would be for nobody."""
+        return bool(self._subscribers)
+
+    def emit(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                logger.exception("a subscriber failed on %s of job %s", event.event, event.job_id)

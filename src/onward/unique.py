@@ -1,0 +1,65 @@
+"""Keys: what must be unique, for how long, and what a duplicate does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import get_args
+
+from onward.durations import parse_duration
+from onward.errors import DuplicateJob, InvalidDefinition, InvalidTime, KeyReused
+from onward.job import Accepted, NewJob, OnDuplicate, Scope
+
+LONGEST_KEY = 255
+
+
+def read_scope(scope: Scope | str | float) -> Scope:
+    """Read how long a key stays taken: ``"active"``, ``"forever"``, or a window such as ``"24h"``.
+
+    Raises ``InvalidDefinition``.
+    """
+    if scope == "active" or scope == "forever":
+        return scope
+    try:
+        window = parse_duration(scope)
+    except InvalidTime:
+        raise InvalidDefinition(f"scope must be 'active', 'forever' or a window such as '24h', not {scope!r}") from None
+    if not window:
+        raise InvalidDefinition("scope must be longer than nothing; for no uniqueness, give no key")
+    return window
+
+
+def read_on_duplicate(mode: str) -> OnDuplicate:
+    """Read what a duplicate does. Raises ``InvalidDefinition``."""
+    for known in get_args(OnDuplicate):
+        if mode == known:
+            return known  # type: ignore[no-any-return]  # get_args is untyped
+    raise InvalidDefinition(f"on_duplicate must be 'return', 'same' or 'raise', not {mode!r}")
+
+
+def check_key(key: str) -> str:
+    """Give the key back if it can be one: text of 1 to 255 printable characters. Raises ``InvalidDefinition``."""
+    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
+        raise InvalidDefinition(f"a key is text of 1 to {LONGEST_KEY} printable characters, not {key!r:.300}")
+    return key
+
+
+def answer_duplicate(asked: NewJob, holder_id: str, holder_hash: str) -> Accepted:
+    """Say what an enqueue gets whose key is held: the holder, or ``KeyReused`` or ``DuplicateJob``, as it asked for."""
+    differs = asked.payload_hash != holder_hash
+    if asked.on_duplicate == "raise":
+        raise DuplicateJob(f"the key {asked.key!r} of {asked.type} is held by job {holder_id}", job_id=holder_id)
+    if asked.on_duplicate == "same" and differs:
+        raise KeyReused(f"the key {asked.key!r} of {asked.type} is held by job {holder_id} with another payload", job_id=holder_id)
+    return Accepted(holder_id, is_new=False, payload_differs=differs)
+
+
+def answer_same_id(asked: NewJob, stored_type: str, stored_hash: str) -> Accepted:
+    """Say what an enqueue gets whose id is stored already: the same request again is accepted, anything else is refused."""
+    if (stored_type, stored_hash) != (asked.type, asked.payload_hash):
+        raise DuplicateJob(f"the id {asked.id} belongs to another job of type {stored_type}: leave id out", job_id=asked.id)
+    return Accepted(asked.id, is_new=False)
+
+
+def key_lasts(scope: Scope) -> timedelta | None:
+    """Say how long after the enqueue a key frees itself; None where something else does, or nothing."""
+    return scope if isinstance(scope, timedelta) else None

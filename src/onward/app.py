@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from onward.clock import Clock, SystemClock
 from onward.definition import Duration, JobDefinition, Registry
 from onward.driver import JobFilter, Retention, Store
 from onward.drivers import connect
-from onward.events import Event, Events, Subscriber
+from onward.errors import UnknownJobType
+from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
-from onward.job import Accepted, Attempt, Job, NewJob, OnDuplicate, Scope
+from onward.job import Accepted, Attempt, EnqueueOptions, Job, NewJob
+from onward.payload import check_size
+from onward.reconciler import Reconciler
+from onward.settings import find_url
+from onward.status import Status
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker
 
 P = TypeVar("P")
-
-
-class Reconciler(Protocol):
-    """Compares what completed jobs promised with the world outside. ``onward.files.FileJobs`` is one."""
-
-    name: str
-
-    def reconcile(self, store: Store) -> Reconciliation: ...
-
-
-class Reconciliation(Protocol):
-    """What a reconciler found."""
-
-    checked: int
-    unchecked: int
-    """Completed before the retention began, so their jobs are gone."""
-    discrepancies: Sequence[str]
-    """One line each."""
+logger = logging.getLogger("onward")
 
 
 class JobHandle:
@@ -52,7 +42,7 @@ class JobHandle:
 
     def refresh(self) -> Job:
         """Read the job as it is now. Raises ``JobNotFound`` when it was pruned, or its transaction has not committed."""
-        return self._app.store.get(self.id)
+        return self._app.get(self.id)
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}{'' if self.is_new else ' (existing)'}>"
@@ -64,7 +54,8 @@ class Onward:
     ``url`` is ``sqlite:///file.db``, ``sqlite:////absolute/file.db`` or ``memory://``; left out, it comes from ``ONWARD_URL`` or the
     settings file. ``jobs`` are what ``define_job`` returned. ``services`` is handed to handlers as ``ctx.services``.
     ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once. ``reconcile`` are checks
-    that ``onward reconcile`` and every worker start run. Nothing is opened before the first use.
+    that ``onward reconcile`` and every worker start run. ``subscribers`` are called with each ``Event``.
+    Nothing is opened before the first use.
     """
 
     def __init__(
@@ -80,20 +71,215 @@ class Onward:
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
-        from onward.settings import find_url
-
         self.definitions = Registry(jobs)
         self.store: Store = store or connect(url or find_url(), clock=clock or SystemClock(), strict=strict)
         self.services = services
         self.retention = retention or Retention()
-        self.reconcilers = tuple(reconcile)
+        self.reconcilers: tuple[Reconciler, ...] = tuple(reconcile)
         self.events = Events(subscribers)
         self._commits = GroupCommit(self.store)
+        self._warned_of_loop = False
 
     def add(self, *definitions: JobDefinition[Any]) -> None:
-        """Add jobs after the application was made."""
+        """Add jobs after the application was made. Raises ``InvalidDefinition`` when a name is taken."""
         for definition in definitions:
             self.definitions.add(definition)
 
-    # ... enqueue, aenqueue, enqueue_in, enqueue_at, enqueue_many, get, find, history, cancel, retry, run_now, delete,
-    # transaction(), worker(**options), close()
+    # -- enqueue -----------------------------------------------------------------------------------------------------
+
+    @overload
+    def enqueue(
+        self, definition: JobDefinition[None], payload: None = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle: ...
+    @overload
+    def enqueue(
+        self, definition: JobDefinition[P], payload: P, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle: ...
+    def enqueue(
+        self, definition: JobDefinition[Any], payload: Any = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
+        """Accept one job: when this returns it is durable and will run, at least once, at ``delay=`` from now or ``at=`` a time.
+
+        With ``within=connection`` it joins the caller's transaction and is accepted when that commits. ``key=`` makes it unique
+        among the live jobs of its owner and type. ``id=`` repeats a request whose outcome was unknown. Raises ``InvalidPayload``,
+        ``DuplicateJob``, ``StoreError``; nothing is accepted then, unless the error is ``OutcomeUnknown``.
+        """
+        request = self._request(definition, payload, options)
+        if within is not None:
+            (accepted,) = self.store.within(within).enqueue([request])
+        else:
+            self._warn_of_running_loop()
+            (accepted,) = self._commits.enqueue([request])
+        return self._accepted(request, accepted, committed=within is None)
+
+    @overload
+    async def aenqueue(
+        self, definition: JobDefinition[None], payload: None = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle: ...
+    @overload
+    async def aenqueue(
+        self, definition: JobDefinition[P], payload: P, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle: ...
+    async def aenqueue(
+        self, definition: JobDefinition[Any], payload: Any = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
+        """``enqueue`` for code on an event loop; ``within=`` takes a connection whose calls are awaited."""
+        request = self._request(definition, payload, options)
+        if within is not None:
+            (accepted,) = await self.store.within_async(within).enqueue([request])
+        else:
+            (accepted,) = await self._commits.enqueue_awaited([request])
+        return self._accepted(request, accepted, committed=within is None)
+
+    def enqueue_in(self, definition: JobDefinition[P], payload: P, delay: Duration, /, **options: Unpack[EnqueueOptions]) -> JobHandle:
+        """``enqueue(..., delay=delay)`` by name."""
+        options["delay"] = delay
+        return self.enqueue(definition, payload, **options)
+
+    def enqueue_at(self, definition: JobDefinition[P], payload: P, at: datetime | str, /, **options: Unpack[EnqueueOptions]) -> JobHandle:
+        """``enqueue(..., at=at)`` by name."""
+        options["at"] = at
+        return self.enqueue(definition, payload, **options)
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[JobHandle]:
+        """Accept many jobs in one commit, all or none: ``app.enqueue_many([welcome.new_job(Welcome("42"), delay="5m"), ...])``.
+
+        Gives a handle a job, in order. Keys hold among them as well.
+        """
+        requests = [self._checked(job) for job in jobs]
+        if not requests:
+            return []
+        if within is not None:
+            accepted = self.store.within(within).enqueue(requests)
+        else:
+            accepted = self._commits.enqueue(requests)
+        return [self._accepted(request, one, committed=within is None) for request, one in zip(requests, accepted, strict=True)]
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[JobHandle]:
+        """``enqueue_many`` for code on an event loop."""
+        requests = [self._checked(job) for job in jobs]
+        if not requests:
+            return []
+        if within is not None:
+            accepted = await self.store.within_async(within).enqueue(requests)
+        else:
+            accepted = await self._commits.enqueue_awaited(requests)
+        return [self._accepted(request, one, committed=within is None) for request, one in zip(requests, accepted, strict=True)]
+
+    def transaction(self, *, limit: timedelta | None = None) -> AbstractContextManager[Any]:
+        """A write transaction in the store's own database, for the application's data and for jobs enqueued ``within`` it.
+
+        Commits at the end of the ``with`` block, rolls back on an exception; then no job was ever there.
+        """
+        return self.store.transaction(limit=limit)
+
+    # -- look and act ------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Read one job. Raises ``JobNotFound``, also for another owner's job."""
+        return self.store.get(job_id, owner=owner)
+
+    def find(
+        self,
+        *,
+        status: Status | str | None = None,
+        definition: JobDefinition[Any] | None = None,
+        queue: str | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[Job]:
+        """Read jobs, newest first; ``before`` is the last id of the page before."""
+        where = JobFilter(
+            statuses=() if status is None else (Status(status),),
+            types=() if definition is None else (definition.name, *definition.aliases),
+            queues=() if queue is None else (queue,),
+            key=key,
+            owner=owner,
+        )
+        return self.store.find(where, limit=limit, before=before)
+
+    def history(self, job_id: str) -> list[Attempt]:
+        """The attempts of a job that were kept, oldest first."""
+        return self.store.history(job_id)
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Cancel a waiting job at once; ask a running one to stop."""
+        return self.store.cancel(job_id, owner=owner)
+
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Queue a dead-lettered or cancelled job again, with all its tries."""
+        return self.store.retry(job_id, owner=owner)
+
+    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+        """Make a waiting job due now."""
+        return self.store.run_now(job_id, owner=owner)
+
+    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+        """Remove a job that is not running, and its history."""
+        self.store.delete(job_id, owner=owner)
+
+    # -- run ---------------------------------------------------------------------------------------------------------
+
+    def worker(self, **options: Any) -> Worker:
+        """A worker in this process; ``options`` are those of ``onward.worker.worker.Worker``.
+
+        It installs no signal handlers and has no supervisor: a handler that holds the GIL can outlive its grace, which the
+        command-line worker prevents.
+        """
+        from onward.worker.worker import Worker
+
+        return Worker(
+            store=self.store,
+            definitions=self.definitions,
+            events=self.events,
+            services=self.services,
+            retention=self.retention,
+            reconcilers=self.reconcilers,
+            **options,
+        )
+
+    def close(self) -> None:
+        """Give back connections and threads. A later call opens again."""
+        self._commits.close()
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _request(self, definition: JobDefinition[Any], payload: Any, options: EnqueueOptions) -> NewJob:
+        if not isinstance(definition, JobDefinition):
+            raise UnknownJobType(f"{definition!r} is not a job: enqueue what define_job(name, handler) returned")
+        return self._checked(definition.new_job(payload, **options))
+
+    def _checked(self, job: NewJob) -> NewJob:
+        if job.type not in self.definitions:
+            raise UnknownJobType(f"{job.type!r} is not a job of this application: add it to Onward(jobs=[...])")
+        check_size(job.payload, self.store.capabilities.payload_limit)
+        return job
+
+    def _accepted(self, request: NewJob, accepted: Accepted, *, committed: bool) -> JobHandle:
+        if accepted.is_new and self.events.has_subscribers:
+            self.events.emit(
+                Event(
+                    event="queued",
+                    job_id=accepted.id,
+                    job_type=request.type,
+                    queue=request.queue,
+                    priority=request.priority,
+                    correlation_id=correlation_id(request.metadata, request.id),
+                    committed=committed,
+                )
+            )
+        return JobHandle(self, accepted)
+
+    def _warn_of_running_loop(self) -> None:
+        asyncio = sys.modules.get("asyncio")
+        if asyncio is None or self._warned_of_loop or asyncio._get_running_loop() is None:
+            return
+        self._warned_of_loop = True
+        logger.warning("enqueue() blocks the running event loop until the commit: use 'await app.aenqueue(...)' there")

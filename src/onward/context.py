@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import msgspec
 
 from onward.errors import LeaseLost, OnwardError
-from onward.job import Job, NewJob, Scope, OnDuplicate
+from onward.events import correlation_id
+from onward.job import EnqueueOptions, Job, NewJob
 from onward.payload import encode_progress
 
 if TYPE_CHECKING:
-    from onward.definition import Duration, JobDefinition
+    from onward.definition import JobDefinition
 
 P = TypeVar("P")
 logger = logging.getLogger("onward.job")
@@ -58,6 +59,8 @@ class JobContext:
         self.completed_in_transaction = False
         """True after a transaction of ours has committed the completion: nothing is left to settle."""
         self._transactions = transactions
+        self._children_before_transaction: int | None = None
+        self._children_are_stored = False
         self._stop = threading.Event()
         self._lost = threading.Event()
 
@@ -80,7 +83,7 @@ class JobContext:
     @property
     def correlation_id(self) -> str:
         """Shared by a job and all that it leads to: the one it was given, else its own id."""
-        return str(self.metadata.get("correlation_id") or self.job.id)
+        return correlation_id(self.job.metadata, self.job.id)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -108,36 +111,18 @@ class JobContext:
         self,
         definition: JobDefinition[P],
         payload: P = None,  # type: ignore[assignment]  # right for a job without payload, refused by the codec for any other
-        *,
-        delay: Duration | None = None,
-        at: datetime | str | None = None,
-        key: str | None = None,
-        scope: Scope | str | None = None,
-        on_duplicate: OnDuplicate | None = None,
-        owner: str | None = None,
-        priority: int | None = None,
-        queue: str | None = None,
-        expires: Duration | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        **options: Unpack[EnqueueOptions],
     ) -> str:
         """Ask for a child job. It is stored in the commit that completes this job, and not at all when this run does not complete.
 
         Gives the child's id. The correlation id and the owner are handed down. Raises ``InvalidPayload`` and its kin at once.
         """
+        if self._children_are_stored:
+            raise OnwardError("the transaction that completes this job has its children already: enqueue them inside it")
         handed_down = {"correlation_id": self.correlation_id, "parent_id": self.job.id}
-        child = definition.new_job(
-            payload,
-            delay=delay,
-            at=at,
-            key=key,
-            scope=scope,
-            on_duplicate=on_duplicate,
-            owner=self.job.owner if owner is None else owner,
-            priority=priority,
-            queue=queue,
-            expires=expires,
-            metadata={**(metadata or {}), **handed_down},
-        )
+        options.setdefault("owner", self.job.owner)
+        options["metadata"] = {**(options.get("metadata") or {}), **handed_down}
+        child = definition.new_job(payload, **options)
         self.children.append(child)
         return child.id
 
@@ -165,6 +150,21 @@ class JobContext:
         if hasattr(type(connection), "__aenter__"):
             return self._transactions.join_async(self, connection)
         return self._transactions.join(self, connection)
+
+    @contextmanager
+    def collecting_children(self) -> Iterator[None]:
+        """Around one transaction that ends this run: children of a failed one are forgotten, and after a good one none can be added."""
+        if self._children_before_transaction is None:
+            self._children_before_transaction = len(self.children)
+        # An earlier transaction that is tried again was rolled back, and its children with it.
+        del self.children[self._children_before_transaction :]
+        self._children_are_stored = False
+        try:
+            yield
+        except BaseException:
+            del self.children[self._children_before_transaction :]
+            raise
+        self._children_are_stored = True
 
     def ask_to_stop(self) -> None:
         """Make ``should_stop`` true. Called by the worker."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, get_type_hints, overload
 
 from onward.durations import parse_duration, parse_moment
 from onward.errors import InvalidDefinition, InvalidTime, UnknownJobType
@@ -17,6 +16,8 @@ from onward.retry import RetryPolicy
 from onward.unique import check_key, read_on_duplicate, read_scope
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from onward.context import JobContext
 
 P = TypeVar("P")
@@ -25,7 +26,29 @@ KeyRule: TypeAlias = Callable[[P], str] | Literal["payload"] | None
 """How the key is made: from the payload by a function, or from the payload's canonical hash."""
 
 LONGEST_LEASE = timedelta(days=1)
+_OF_THE_POLICY = frozenset(RetryPolicy.__init__.__kwdefaults__ or ()) | {"max_attempts"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}", re.ASCII)
+
+
+class Rules(TypedDict, Generic[P], total=False):
+    """The keywords of ``define_job`` and ``@job``; what each means stands at ``JobDefinition``."""
+
+    payload: type[P] | None
+    queue: str
+    priority: int
+    retry: RetryPolicy | None
+    lease: Duration
+    timeout: Duration | None
+    expires: Duration | None
+    key: KeyRule[P]
+    scope: Scope | str
+    on_duplicate: OnDuplicate
+    breaker: str | None
+    concurrency_key: Callable[[P], str] | str | None
+    serial_key: Callable[[P], str] | str | None
+    isolated: bool
+    history: Literal["failures", "all"]
+    aliases: Iterable[str]
 
 
 class JobDefinition(Generic[P]):
@@ -58,7 +81,7 @@ class JobDefinition(Generic[P]):
         if not callable(handler):
             raise InvalidDefinition(f"the handler of {name} is not callable: {handler!r}")
         self.handler = handler
-        self.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
+        self.is_async = _is_async(handler)
         self.arguments, found = _read_signature(name, handler, payload)
         self.payload_type: Any = found
         self.codec: Codec[P] = Codec(found)
@@ -68,7 +91,9 @@ class JobDefinition(Generic[P]):
         self.scope = read_scope(scope)
         self.on_duplicate = read_on_duplicate(on_duplicate)
         if not (key is None or key == "payload" or callable(key)):
-            raise InvalidDefinition(f"key of {name} must be a function of the payload or 'payload', not {key!r}; a fixed key is given at enqueue")
+            raise InvalidDefinition(
+                f"key of {name} must be a function of the payload or 'payload', not {key!r}; a fixed key is given at enqueue"
+            )
         self.key = key
         self.breaker = breaker
         self.concurrency_key = concurrency_key
@@ -156,15 +181,12 @@ class JobDefinition(Generic[P]):
         return digest
 
 
-Handler: TypeAlias = Callable[[P, "JobContext"], Any] | Callable[[P], Any]
-
-
 @overload
-def define_job(name: str, handler: Callable[[P, JobContext], Any], **rules: Any) -> JobDefinition[P]: ...
+def define_job(name: str, handler: Callable[[P, JobContext], Any], **rules: Unpack[Rules[P]]) -> JobDefinition[P]: ...
 @overload
-def define_job(name: str, handler: Callable[[P], Any], **rules: Any) -> JobDefinition[P]: ...
+def define_job(name: str, handler: Callable[[P], Any], **rules: Unpack[Rules[P]]) -> JobDefinition[P]: ...
 @overload
-def define_job(name: str, handler: Callable[[], Any], **rules: Any) -> JobDefinition[None]: ...
+def define_job(name: str, handler: Callable[[], Any], **rules: Unpack[Rules[None]]) -> JobDefinition[None]: ...
 def define_job(name: str, handler: Callable[..., Any], **rules: Any) -> JobDefinition[Any]:
     """Declare a job type.
 
@@ -172,6 +194,7 @@ def define_job(name: str, handler: Callable[..., Any], **rules: Any) -> JobDefin
     only, or nothing; the payload's type is read from its annotation, or given as ``payload=``. The other rules are the keywords of
     ``JobDefinition``. Raises ``InvalidDefinition``.
     """
+    _refuse_unknown(rules)
     return JobDefinition(name, handler, **rules)
 
 
@@ -192,9 +215,24 @@ class _Decorator:
         return JobDefinition(self._name, handler, **self._rules)
 
 
-def job(name: str, **rules: Any) -> _Decorator:
+def job(name: str, **rules: Unpack[Rules[Any]]) -> _Decorator:
     """``define_job`` as a decorator; the decorated function stays callable."""
-    return _Decorator(name, rules)
+    if not isinstance(name, str):
+        raise InvalidDefinition('@job takes the name of the job, such as @job("send-welcome"), not the function itself')
+    _refuse_unknown(rules)
+    return _Decorator(name, dict(rules))
+
+
+def _refuse_unknown(rules: Mapping[str, object]) -> None:
+    for rule in rules:
+        if rule in _OF_THE_POLICY:
+            raise InvalidDefinition(f"unknown rule {rule!r}: it belongs to retry=RetryPolicy({rule}=...)")
+        if rule not in Rules.__annotations__:
+            from difflib import get_close_matches
+
+            close = get_close_matches(rule, Rules.__annotations__, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(Rules.__annotations__)}"
+            raise InvalidDefinition(f"unknown rule {rule!r}: {hint}")
 
 
 class Registry:
@@ -249,7 +287,9 @@ def check_name(what: str, name: str) -> str:
 def check_priority(priority: int) -> int:
     """Give a priority back if it can be one. Raises ``InvalidDefinition``."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
-        raise InvalidDefinition(f"a priority is a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, higher first, not {priority!r}")
+        raise InvalidDefinition(
+            f"a priority is a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, higher first, not {priority!r}"
+        )
     return priority
 
 
@@ -269,8 +309,16 @@ def _storable(moment: datetime) -> datetime:
     return moment
 
 
+def _is_async(handler: Callable[..., Any]) -> bool:
+    from inspect import iscoroutinefunction
+
+    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+
+
 def _read_signature(name: str, handler: Callable[..., Any], payload: type[Any] | None) -> tuple[int, Any]:
     """Say how many arguments the handler takes, and of which type its payload is."""
+    import inspect  # takes longer to import than all of this package, and only definitions need it
+
     try:
         parameters = [
             one
@@ -280,7 +328,9 @@ def _read_signature(name: str, handler: Callable[..., Any], payload: type[Any] |
     except (TypeError, ValueError):
         raise InvalidDefinition(f"the arguments of the handler of {name} cannot be read: wrap it in a function") from None
     if len(parameters) > 2:
-        raise InvalidDefinition(f"the handler of {name} takes {len(parameters)} arguments: it may take payload and ctx, payload, or nothing")
+        raise InvalidDefinition(
+            f"the handler of {name} takes {len(parameters)} arguments: it may take payload and ctx, payload, or nothing"
+        )
     if not parameters:
         return 0, type(None) if payload is None else payload
     if payload is not None:
@@ -293,5 +343,3 @@ def _read_signature(name: str, handler: Callable[..., Any], payload: type[Any] |
         return len(parameters), get_type_hints(target)[first.name]
     except (NameError, TypeError, KeyError) as error:
         raise InvalidDefinition(f"the payload type {first.annotation!r} of {name} cannot be resolved ({error}): pass payload=") from None
-
-

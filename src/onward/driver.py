@@ -216,6 +216,11 @@ class Driver(ABC):
     def wake(self) -> None:
         """End ``wait`` in this process; when nobody waits, the next one. Safe from any thread and from a signal handler."""
 
+    @property
+    def inside_transaction(self) -> bool:
+        """True while the calling thread is inside a ``transaction`` of this store, so that its other verbs could only wait for it."""
+        return False
+
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
         """Accept these jobs, all or none, in one commit. Raises as ``enqueue_each`` does, and what refused them."""
         (answer,) = self.enqueue_each([jobs])

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 logger = logging.getLogger("onward")
@@ -58,3 +59,13 @@ class Events:
                 subscriber(event)
             except Exception:
                 logger.exception("a subscriber failed on %s of job %s", event.event, event.job_id)
+
+
+def correlation_id(metadata: str, job_id: str) -> str:
+    """What a job and all that it leads to share: the one in its metadata, else its own id. Damaged metadata has none."""
+    if '"correlation_id"' not in metadata:
+        return job_id
+    try:
+        return str(msgspec.json.decode(metadata).get("correlation_id") or job_id)
+    except (msgspec.DecodeError, AttributeError):
+        return job_id

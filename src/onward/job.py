@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 
@@ -139,6 +140,23 @@ class Attempt(Struct, frozen=True, kw_only=True):
     failed: int = 0
     started_at: datetime | None = None
     finished_at: datetime
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What may be said at an enqueue beside definition and payload; the definition's rules hold for what is left out."""
+
+    id: str | None
+    """A ULID: repeats a request whose outcome was unknown."""
+    delay: timedelta | float | str | None
+    at: datetime | str | None
+    key: str | None
+    scope: Scope | str | None
+    on_duplicate: OnDuplicate | None
+    owner: str
+    priority: int | None
+    queue: str | None
+    expires: timedelta | float | str | None
+    metadata: Mapping[str, Any] | None
 
 
 def uses_of_key(job: NewJob) -> tuple[str, str, str]:

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 from msgspec import Struct
 
 from onward.durations import parse_duration, parse_retry_after
-from onward.error_text import describe_error
+from onward.error_text import bound_error, describe_error
 from onward.errors import InvalidPayload, InvalidTime, TransientJobError
 from onward.job import Job
 from onward.payload import encode_result
@@ -122,7 +122,7 @@ def decide(job: Job, ending: object, policy: RetryPolicy, now: datetime, chance:
                 return DeadLettered(f"snoozed {MOST_SNOOZES:,} times: it is not making progress")
             return Snoozed(ending.delay)
         case Cancel():
-            return Cancelled(ending.reason)
+            return Cancelled(bound_error(ending.reason))
         case Release() | StoppedByWorker():
             return _release(job)
         case BaseException():
@@ -151,7 +151,7 @@ def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime,
         try:
             delay = parse_retry_after(error.retry_after, now)
         except InvalidTime as unreadable:
-            text = f"{text}\n(retry_after ignored: {unreadable})"
+            text = bound_error(f"{text}\n(retry_after ignored: {unreadable})")
     return Retried(delay, text)
 
 

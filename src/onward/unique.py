@@ -17,8 +17,10 @@ def read_scope(scope: Scope | str | float) -> Scope:
 
     Raises ``InvalidDefinition``.
     """
-    if scope == "active" or scope == "forever":
-        return scope
+    if scope == "active":
+        return "active"
+    if scope == "forever":
+        return "forever"
     try:
         window = parse_duration(scope)
     except InvalidTime:
@@ -30,9 +32,9 @@ def read_scope(scope: Scope | str | float) -> Scope:
 
 def read_on_duplicate(mode: str) -> OnDuplicate:
     """Read what a duplicate does. Raises ``InvalidDefinition``."""
-    for known in get_args(OnDuplicate):
-        if mode == known:
-            return known  # type: ignore[no-any-return]  # get_args is untyped
+    modes: dict[str, OnDuplicate] = {known: known for known in get_args(OnDuplicate)}
+    if mode in modes:
+        return modes[mode]
     raise InvalidDefinition(f"on_duplicate must be 'return', 'same' or 'raise', not {mode!r}")
 
 

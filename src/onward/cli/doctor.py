@@ -1,0 +1,98 @@
+"""``onward doctor``: what is wrong with the store, with the application, or between the two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from onward.cli.output import escape, put, put_json, relative
+from onward.cli.target import app_option, json_option, open_store_and_application, url_option
+
+if TYPE_CHECKING:
+    from onward.app import Onward
+    from onward.driver import Finding, Store
+
+_COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
+
+
+@click.command()
+@json_option
+@app_option
+@url_option
+def command(as_json: bool) -> int:
+    """Look for what is wrong with the store and the application.
+
+    Ends with exit code 1 when something is an error; warnings do not count.
+    """
+    import msgspec
+
+    worst = 0
+    with open_store_and_application() as (store, app):
+        for finding in _examine(store, app):
+            worst = max(worst, 1 if finding.level == "error" else 0)
+            if as_json:
+                put_json(msgspec.to_builtins(finding))
+            else:
+                put(f"{click.style(f'{finding.level:8}', fg=_COLOURS[finding.level])} {escape(finding.name)}: {escape(finding.text)}")
+    return worst
+
+
+def _examine(store: Store, app: Onward | None) -> Iterator[Finding]:
+    from onward.driver import Finding
+
+    yield Finding("store", "ok", store.url)
+    yield from store.examine()
+    yield _newest_job(store)
+    yield _stuck_jobs(store)
+    if app is not None:
+        yield _known_types(store, app)
+        yield _one_store(store)
+
+
+def _newest_job(store: Store) -> Finding:
+    """A worker that polls an abandoned store looks healthy; the age of the newest job gives it away."""
+    from onward.driver import Finding, JobFilter
+
+    newest = store.find(JobFilter(), limit=1)
+    if not newest:
+        return Finding("newest job", "ok", "there are no jobs")
+    return Finding("newest job", "ok", f"{newest[0].type} {newest[0].id}, enqueued {relative(newest[0].created_at, store.clock.now())}")
+
+
+def _stuck_jobs(store: Store) -> Finding:
+    from onward.driver import Finding
+
+    stuck = len(store.answer("stuck").rows)
+    if not stuck:
+        return Finding("stuck jobs", "ok", "none")
+    return Finding("stuck jobs", "warning", f"{stuck:,} run long or lost their worker: see 'onward stats stuck'")
+
+
+def _known_types(store: Store, app: Onward) -> Finding:
+    from onward.driver import Finding
+
+    answer = store.answer("outstanding")
+    at = answer.columns.index("type")
+    unknown = sorted({str(row[at]) for row in answer.rows if row[at] not in app.definitions})
+    if not unknown:
+        return Finding("job types", "ok", f"the application knows every type that waits, and {len(app.definitions):,} in all")
+    return Finding("job types", "warning", f"waiting jobs have types that this application does not know: {', '.join(unknown)}")
+
+
+def _one_store(store: Store) -> Finding:
+    """Say whether the settings lead to another store than the application uses."""
+    from onward.clock import SystemClock
+    from onward.driver import Finding
+    from onward.drivers import connect
+    from onward.errors import InvalidSetting
+    from onward.settings import find_url
+
+    try:
+        elsewhere = connect(find_url(), clock=SystemClock()).url
+    except InvalidSetting:
+        return Finding("settings", "ok", "the application names its store itself")
+    if elsewhere == store.url:
+        return Finding("settings", "ok", "the settings lead to the same store")
+    return Finding("settings", "warning", f"the settings lead to another store, {elsewhere}: other programs may use it")

@@ -1,0 +1,86 @@
+"""``onward enqueue``: ask for a job by its name, with a payload as JSON."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from onward.cli.output import put, put_json, say, usage_error
+from onward.cli.target import app_option, json_option, open_application
+
+
+@click.command()
+@click.argument("name")
+@click.argument("payload", required=False, metavar="[PAYLOAD|@FILE|-]")
+@click.option("--key", metavar="KEY", help="What must be unique among the live jobs of this type and owner.")
+@click.option("--delay", metavar="DURATION", help="Run it this much later, such as 5m or 1h30m.")
+@click.option("--at", metavar="TIME", help="Run it at this time, with its zone, such as 2026-03-01T09:30:00Z.")
+@click.option("--expires", metavar="DURATION", help="Do not run it when it is later than this.")
+@click.option("--owner", metavar="OWNER", default="", help="Who may see it.")
+@click.option("--priority", type=int, metavar="-100..100", help="Higher runs first.")
+@click.option("--queue", metavar="NAME", help="Another queue than the job's own.")
+@click.option("--metadata", metavar="JSON", help="A JSON object that is stored beside the payload.")
+@click.option("--id", "job_id", metavar="ID", help="The id of a request whose outcome was unknown, to repeat it safely.")
+@json_option
+@app_option
+def command(name: str, payload: str | None, metadata: str | None, job_id: str | None, owner: str, as_json: bool, **options: Any) -> None:
+    """Ask for a job, and print its id.
+
+    NAME is the job's name in the application. The payload is JSON: as an argument, from a file (@FILE), or from stdin (-).
+    """
+    with open_application() as app:
+        definition = app.definitions[name]
+        value = _read_payload(name, definition.codec, payload)
+        handle = app.enqueue(definition, value, id=job_id, owner=owner, metadata=_read_metadata(metadata), **options)
+        if as_json:
+            put_json({"id": handle.id, "is_new": handle.is_new, "payload_differs": handle.payload_differs})
+        else:
+            put(handle.id)
+        if not handle.is_new and not as_json:
+            say("It exists already; this job stands for it." + (" Its payload differs." if handle.payload_differs else ""))
+
+
+def _read_payload(name: str, codec: Any, given: str | None) -> Any:
+    from onward.errors import InvalidPayload
+    from onward.json_text import parse_json
+
+    if given is None:
+        try:
+            return codec.decode("null")
+        except InvalidPayload:
+            raise usage_error(f"{name} needs a payload: give JSON, @FILE, or - for stdin") from None
+    text = _read_text(given)
+    # First as any JSON: a syntax error is told with its line and column.
+    parse_json(text)
+    return codec.decode(text)
+
+
+def _read_text(given: str) -> str:
+    if given != "-" and not given.startswith("@"):
+        return given
+    where = "stdin" if given == "-" else given[1:]
+    try:
+        data = sys.stdin.buffer.read() if given == "-" else Path(where).read_bytes()
+        return data.decode()
+    except OSError as error:
+        raise usage_error(f"the payload cannot be read from {where!r}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise usage_error(f"the payload in {where!r} is not UTF-8 (byte {error.start})") from None
+
+
+def _read_metadata(text: str | None) -> dict[str, Any] | None:
+    from onward.errors import InvalidPayload
+    from onward.json_text import parse_json
+
+    if text is None:
+        return None
+    try:
+        metadata = parse_json(text)
+    except InvalidPayload as error:
+        raise usage_error(f"--metadata: {error}") from None
+    if not isinstance(metadata, dict):
+        raise usage_error('--metadata must be a JSON object, such as \'{"tag": "x"}\'')
+    return metadata

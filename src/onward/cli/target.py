@@ -1,0 +1,113 @@
+"""Which application and which store a command works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec import Struct
+
+from onward.cli.output import usage_error
+
+if TYPE_CHECKING:
+    from onward.app import Onward
+    from onward.driver import Store
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Target(Struct):
+    """What was given on the command line; both options may stand before the command or after it."""
+
+    app: str | None = None
+    url: str | None = None
+
+
+def app_option(function: Function) -> Function:
+    """Add ``-A/--app``."""
+    return click.option(
+        "-A",
+        "--app",
+        metavar="MODULE:ATTRIBUTE",
+        expose_value=False,
+        callback=_remember,
+        help="The application, such as myapp.jobs:app. Otherwise ONWARD_APP, or app in the settings file.",
+    )(function)
+
+
+def url_option(function: Function) -> Function:
+    """Add ``-u/--url``."""
+    return click.option(
+        "-u",
+        "--url",
+        metavar="URL",
+        expose_value=False,
+        callback=_remember,
+        help="The store, such as sqlite:///app.db, for commands that need no application. Otherwise the application's, or ONWARD_URL.",
+    )(function)
+
+
+def json_option(function: Function) -> Function:
+    """Add ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, a line a value.")(function)
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    target = ctx.ensure_object(Target)
+    if value is not None:
+        setattr(target, str(parameter.name), value)
+
+
+def target() -> Target:
+    """What was given, of the running command."""
+    return click.get_current_context().ensure_object(Target)
+
+
+def chosen_application() -> str | None:
+    """``module:attribute`` as given, or from the settings; None when there is none."""
+    from onward.settings import find_app
+
+    return target().app or find_app()
+
+
+@contextmanager
+def open_application() -> Iterator[Onward]:
+    """The application, for commands that need its definitions. Raises ``ApplicationNotFound``, or a usage error."""
+    from onward.application import load_application
+
+    if target().url is not None:
+        raise usage_error("this command takes its store from the application: leave --url out, or set ONWARD_URL")
+    name = chosen_application()
+    if name is None:
+        raise usage_error("no application is given: pass -A module:attribute, or set ONWARD_APP")
+    with load_application(name) as app:
+        yield app
+
+
+@contextmanager
+def open_store() -> Iterator[Store]:
+    """The store: of ``--url``, else the application's, else that of the settings."""
+    with open_store_and_application() as (store, _):
+        yield store
+
+
+@contextmanager
+def open_store_and_application() -> Iterator[tuple[Store, Onward | None]]:
+    """The store, and the application where one is known and ``--url`` does not point elsewhere."""
+    from onward.clock import SystemClock
+    from onward.drivers import connect
+    from onward.settings import find_url
+
+    if target().url is None and (name := chosen_application()) is not None:
+        from onward.application import load_application
+
+        with load_application(name) as app:
+            yield app.store, app
+        return
+    store = connect(target().url or find_url(), clock=SystemClock())
+    try:
+        yield store, None
+    finally:
+        store.close()

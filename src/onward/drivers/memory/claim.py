@@ -1,0 +1,89 @@
+"""Claim: what is due goes to the worker that asks."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import asdict, replace
+
+from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand
+from onward.drivers.memory.ending import expire, set_aside
+from onward.drivers.memory.tables import Tables
+from onward.job import Job
+from onward.status import Status
+
+
+class Taken(Struct, frozen=True):
+    """What a claim took, and what it met on the way."""
+
+    claims: tuple[Claim, ...]
+    expired: tuple[str, ...]
+    next_due: timedelta | None
+
+
+def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
+    """Give at most ``demand.slots`` due jobs to the owner, in order; set aside what it cannot run, end what is too late."""
+    claims: list[Claim] = []
+    expired: list[str] = []
+    blocked = 0
+    for job in _due(tables, demand, now):
+        if len(claims) >= demand.slots or blocked >= TYPES_BLOCKED_PER_TURN:
+            break
+        if job.expires_at is not None and job.expires_at <= now:
+            expired.append(expire(tables, job, now))
+        elif job.type not in demand.types:
+            tables.put_job(replace(job, blocked_by="type", updated_at=now))
+            blocked += 1
+        elif objection := _objection(job):
+            set_aside(tables, job, objection, now)
+        else:
+            claims.append(_take(tables, job, demand, now))
+    return Taken(tuple(claims), tuple(expired), _next_due(tables, demand, now))
+
+
+def _due(tables: Tables, demand: Demand, now: datetime) -> Iterator[Job]:
+    """Due jobs, lazily and in order: a heap gives the first few without sorting the rest."""
+    heap = [(-job.priority, job.scheduled_at, job.id) for job in _served(tables, demand) if job.scheduled_at <= now]
+    heapq.heapify(heap)
+    while heap:
+        yield tables.jobs[heapq.heappop(heap)[2]]
+
+
+def _served(tables: Tables, demand: Demand) -> Iterator[Job]:
+    for job_id in tables.waiting:
+        job = tables.jobs[job_id]
+        if not demand.queues or job.queue in demand.queues:
+            yield job
+
+
+def _objection(job: Job) -> str | None:
+    """Say what is wrong with a row that somebody wrote by hand, in the words of every other store."""
+    try:
+        convert(asdict(job), Job)
+    except ValidationError as error:
+        return str(error)
+    return None
+
+
+def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:
+    lease = demand.types[job.type]
+    taken = replace(
+        job,
+        status=Status.IN_PROGRESS,
+        attempts=job.attempts + 1,
+        fence=job.fence + 1,
+        isolated=job.isolated or job.lost_leases > 0,
+        lease_owner=demand.lease_owner,
+        lease_until=now + lease,
+        started_at=now,
+        updated_at=now,
+    )
+    return Claim(tables.put_job(taken), lease)
+
+
+def _next_due(tables: Tables, demand: Demand, now: datetime) -> timedelta | None:
+    earliest = min((job.scheduled_at for job in _served(tables, demand)), default=None)
+    return None if earliest is None else max(earliest - now, timedelta(0))

@@ -1,0 +1,252 @@
+"""``MemoryStore``: the contract in dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from threading import Condition, get_ident
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.clock import Clock, SystemClock
+from onward.driver import (
+    Answer,
+    AsyncWithin,
+    Capabilities,
+    Demand,
+    Extended,
+    Extension,
+    Finding,
+    JobFilter,
+    Question,
+    Retention,
+    Settlement,
+    Store,
+    Swept,
+    Turn,
+    Within,
+)
+from onward.drivers.memory import keeping, look, person
+from onward.drivers.memory.accept import accept_each
+from onward.drivers.memory.claim import Taken, claim
+from onward.drivers.memory.ending import holds, settle, storable
+from onward.drivers.memory.tables import Tables
+from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
+from onward.errors import OnwardError, StoreBusy, TransactionOpen
+from onward.job import Accepted, Attempt, Job, NewJob
+from onward.status import Status
+
+NOTHING_TAKEN = Taken((), (), None)
+
+
+class MemoryStore(Store):
+    """Jobs in this process's memory: every verb and every rule of the other stores, and gone when the process ends.
+
+    ``busy_after`` is how long a verb waits for another thread's transaction before it raises ``StoreBusy``.
+    """
+
+    capabilities = Capabilities(name="memory", survives_process=False)
+    url = "memory://"
+
+    def __init__(self, *, clock: Clock | None = None, busy_after: timedelta = timedelta(seconds=30)) -> None:
+        self.clock = clock or SystemClock()
+        self._tables = Tables()
+        self._free = Condition()
+        self._transaction: MemoryTransaction | None = None
+        self._busy_after = busy_after.total_seconds()
+        # A SimpleQueue: its put may interrupt a put or get of the same thread, as a signal handler that calls wake does.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    # -- for tests ---------------------------------------------------------------------------------------------------
+
+    @property
+    def enqueued_jobs(self) -> list[Job]:
+        """Jobs that wait and are due, in the order in which they would be claimed."""
+        return [job for job in self._waiting() if job.scheduled_at <= self.clock.now()]
+
+    @property
+    def scheduled_jobs(self) -> list[Job]:
+        """Jobs that wait for a later moment, the next one first."""
+        later = [job for job in self._waiting() if job.scheduled_at > self.clock.now()]
+        return sorted(later, key=lambda job: (job.scheduled_at, job.id))
+
+    def _waiting(self) -> list[Job]:
+        with self._reading() as tables:
+            waiting = [job for job in tables.jobs.values() if job.status.is_claimable]
+        return sorted(waiting, key=lambda job: (-job.priority, job.scheduled_at, job.id))
+
+    # -- what every backend does -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Nothing is there to be opened."""
+
+    def close(self) -> None:
+        """The jobs stay: a later verb finds them."""
+        self.wake()
+
+    def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
+        with self._writing() as tables:
+            answers = accept_each(tables, requests, self.clock.now())
+        self.wake()
+        return answers
+
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        with self._writing() as tables:
+            now = self.clock.now()
+            settled: list[Settlement] = []
+            lost: list[Settlement] = []
+            for settlement in settlements:
+                (settled if settle(tables, settlement, now) else lost).append(settlement)
+            taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
+        if settled:
+            self.wake()
+        return Turn(settled=tuple(settled), lost=tuple(lost), claims=taken.claims, expired=taken.expired, next_due=taken.next_due)
+
+    def extend(self, extensions: Sequence[Extension]) -> Extended:
+        lost, cancel_requested = set(), set()
+        with self._writing() as tables:
+            now = self.clock.now()
+            for extension in extensions:
+                job = holds(tables, extension.claim)
+                if job is None:
+                    lost.add(extension.claim.id)
+                    continue
+                if job.cancel_requested_at is not None:
+                    cancel_requested.add(job.id)
+                progress = job.progress if extension.progress is None else storable(extension.progress)
+                tables.put_job(replace(job, lease_until=now + extension.claim.lease, progress=progress, updated_at=now))
+        return Extended(frozenset(lost), frozenset(cancel_requested))
+
+    def wait(self, timeout: timedelta) -> bool:
+        try:
+            self._wakes.get(timeout=timeout.total_seconds())
+        except Empty:
+            return False
+        return True
+
+    def wake(self) -> None:
+        if self._wakes.empty():
+            self._wakes.put(None)
+
+    # -- transactions ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, *, limit: timedelta | None = None) -> Iterator[MemoryTransaction]:
+        with self._writing() as tables:
+            mine = self._transaction = MemoryTransaction(tables.copy(), self.clock, limit)
+        try:
+            yield mine
+            with self._free:
+                self._tables = mine.tables()
+        finally:
+            with self._free:
+                mine.is_open = False
+                if self._transaction is mine:
+                    self._transaction = None
+                    self._free.notify_all()
+        self.wake()
+
+    def within(self, connection: Any) -> Within:
+        return join(connection, self.clock)
+
+    def within_async(self, connection: Any) -> AsyncWithin:
+        return AsyncMemoryWithin(join(connection, self.clock))
+
+    @contextmanager
+    def _reading(self) -> Iterator[Tables]:
+        with self._free:
+            self._refuse_own_transaction()
+            yield self._tables
+
+    @contextmanager
+    def _writing(self) -> Iterator[Tables]:
+        with self._free:
+            self._refuse_own_transaction()
+            while self._transaction is not None:
+                if self._transaction.is_overdue:
+                    self._transaction.was_too_long = True
+                    self._transaction = None
+                elif not self._free.wait(self._busy_after):
+                    raise StoreBusy("another thread's transaction holds the store: nothing was changed, and trying again is safe")
+            with self._tables.all_or_nothing():
+                yield self._tables
+
+    def _refuse_own_transaction(self) -> None:
+        if self._transaction is not None and self._transaction.thread == get_ident() and not self._transaction.is_overdue:
+            raise TransactionOpen("this thread is inside the store's transaction: pass its connection with within=")
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+        with self._reading() as tables:
+            return person.get(tables, job_id, owner)
+
+    def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
+        with self._reading() as tables:
+            found = [job for job in look.matching(tables.jobs.values(), where) if before is None or job.id < before]
+        return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
+
+    def count(self, where: JobFilter) -> int:
+        with self._reading() as tables:
+            return sum(1 for _ in look.matching(tables.jobs.values(), where))
+
+    def history(self, job_id: str) -> list[Attempt]:
+        with self._reading() as tables:
+            return list(tables.history.get(job_id, ()))
+
+    def held(self, lease_owner: str) -> list[Job]:
+        with self._reading() as tables:
+            return [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
+
+    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
+        with self._reading() as tables:
+            return look.answer(tables.jobs.values(), question, self.clock.now(), stuck_after)
+
+    def question_sql(self, question: Question) -> str:
+        raise OnwardError("the memory store has no SQL: ask without --sql, or use a database")
+
+    def examine(self) -> list[Finding]:
+        return [Finding("memory", "warning", "jobs are kept in this process only and end with it: use sqlite:///file.db to keep them")]
+
+    # -- what a person does ------------------------------------------------------------------------------------------
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        with self._writing() as tables:
+            return person.cancel(tables, job_id, owner, self.clock.now())
+
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+        with self._writing() as tables:
+            job = person.retry(tables, job_id, owner, self.clock.now())
+        self.wake()
+        return job
+
+    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+        with self._writing() as tables:
+            job = person.run_now(tables, job_id, owner, self.clock.now())
+        self.wake()
+        return job
+
+    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+        with self._writing() as tables:
+            person.delete(tables, job_id, owner)
+
+    # -- keeping the store well --------------------------------------------------------------------------------------
+
+    def sweep(self, types: Collection[str] = ()) -> Swept:
+        with self._writing() as tables:
+            swept = keeping.sweep(tables, frozenset(types), self.clock.now())
+        self.wake()
+        return swept
+
+    def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
+        with self._writing() as tables:
+            swept = keeping.recover(tables, lease_owner, frozenset(started), self.clock.now())
+        self.wake()
+        return swept
+
+    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        with self._writing() as tables:
+            return keeping.prune(tables, retention, limit, self.clock.now())

@@ -1,0 +1,110 @@
+"""The store's content: dictionaries of frozen values, so that a copy is a snapshot and the old value is the undo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from onward.job import Attempt, Job, Scope
+
+KeyName = tuple[str, str, str]
+"""Under what a key is unique: (owner, type, key)."""
+_ABSENT: Any = object()
+
+
+class KeyHolder(Struct, frozen=True):
+    """Which job has a key, and until when."""
+
+    job_id: str
+    payload_hash: str
+    scope: Scope
+    expires_at: datetime | None
+    """When a window is over; None while something else holds the key."""
+
+    def holds_at(self, now: datetime) -> bool:
+        return self.expires_at is None or self.expires_at > now
+
+
+class Tables:
+    """Jobs, keys and history. Every write goes through ``put`` or ``remove`` of one of them, so that it can be undone."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.waiting: dict[str, None] = {}
+        """The ids of jobs that a claim may look at, so that its cost does not depend on those it may not take."""
+        self.keys: dict[KeyName, KeyHolder] = {}
+        self.scopes: dict[str, Scope] = {}
+        """The scope that each job with a key asked for: a retry by a person takes the key again."""
+        self.history: dict[str, tuple[Attempt, ...]] = {}
+        self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
+
+    def copy(self) -> Tables:
+        """A snapshot that can be changed without touching this one."""
+        other = Tables()
+        other.jobs, other.waiting, other.keys = self.jobs.copy(), self.waiting.copy(), self.keys.copy()
+        other.scopes, other.history = self.scopes.copy(), self.history.copy()
+        return other
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo what the block wrote when it raises. Blocks nest."""
+        outer, self._undo = self._undo, []
+        try:
+            yield
+        except BaseException:
+            for table, name, before in reversed(self._undo):
+                _write(table, name, before)
+            self._undo = outer
+            raise
+        if outer is not None:
+            outer.extend(self._undo)
+        self._undo = outer
+
+    def put_job(self, job: Job) -> Job:
+        self._put(self.jobs, job.id, job)
+        is_waiting = job.status.is_claimable and job.blocked_by is None
+        self._put(self.waiting, job.id, None if is_waiting else _ABSENT)
+        return job
+
+    def remove_job(self, job: Job) -> None:
+        """Remove the row, its history and its key of scope ``active``."""
+        self.free_key(job)
+        for table in (self.jobs, self.waiting, self.scopes, self.history):
+            self._put(table, job.id, _ABSENT)
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        self._put(self.history, attempt.job_id, (*self.history.get(attempt.job_id, ()), attempt))
+
+    def put_scope(self, job_id: str, scope: Scope) -> None:
+        self._put(self.scopes, job_id, scope)
+
+    def put_key(self, name: KeyName, holder: KeyHolder) -> None:
+        self._put(self.keys, name, holder)
+
+    def remove_key(self, name: KeyName) -> None:
+        self._put(self.keys, name, _ABSENT)
+
+    def free_key(self, job: Job) -> None:
+        """Give up the key that a job holds only while it is live; a window and ``forever`` hold on."""
+        if job.idempotency_key is None:
+            return
+        name = (job.owner, job.type, job.idempotency_key)
+        holder = self.keys.get(name)
+        if holder is not None and holder.job_id == job.id and holder.scope == "active":
+            self.remove_key(name)
+
+    def _put(self, table: dict[Any, Any], name: Any, value: Any) -> None:
+        if self._undo is not None:
+            self._undo.append((table, name, table.get(name, _ABSENT)))
+        _write(table, name, value)
+
+
+def _write(table: dict[Any, Any], name: Any, value: Any) -> None:
+    if value is _ABSENT:
+        table.pop(name, None)
+    else:
+        table[name] = value

@@ -1,0 +1,134 @@
+"""Claim as an operation, and the whole turn: settle what ended, then claim what is due."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
+from onward.drivers.sql.rows import read_instant, read_jobs, write_instant
+from onward.drivers.sql.settle import Settled, settle
+from onward.drivers.sql.set_aside import set_aside
+from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+
+
+def turn(settlements: Sequence[Settlement], demand: Demand | None, now: datetime) -> Operation[Turn]:
+    """One transaction of a worker. Keys that the settlements free and children that they bring can be claimed by the same turn."""
+    ended = (yield from settle(settlements, now)) if settlements else Settled()
+    if demand is None:
+        return Turn(settled=ended.settled, lost=ended.lost)
+    found = yield from claim(demand, now)
+    return Turn(settled=ended.settled, lost=ended.lost, claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due)
+
+
+class Found(Struct):
+    """What a claim found."""
+
+    claims: list[Claim] = []
+    expired: list[str] = []
+    blocked: int = 0
+    next_due: timedelta | None = None
+
+
+def claim(demand: Demand, now: datetime) -> Operation[Found]:
+    """Claim what is due, the highest priority first, then by scheduled_at and id, over all the demanded queues.
+
+    Every lane is a (queue, priority); the cost depends on the lanes and on what is taken, not on what waits or has ended.
+    """
+    found, now_text = Found(), write_instant(now)
+    queues = list(demand.queues) or [row[0] for row in (yield Statement("queues"))]
+    if not queues:
+        return found
+    lanes = yield Statement("lanes", {"queues": as_json(queues)})
+    due: dict[int, list[str]] = defaultdict(list)
+    for queue, priority, first in lanes:
+        if first <= now_text:
+            due[priority].append(queue)
+    for priority, its_queues in due.items():
+        if (yield from _claim_priority(found, demand, now, its_queues, priority)):
+            found.next_due = timedelta(0)
+            return found
+    if due:
+        lanes = yield Statement("lanes", {"queues": as_json(queues)})
+    firsts = [first for _, _, first in lanes if first is not None]
+    found.next_due = _until(min(firsts), now) if firsts else None
+    return found
+
+
+def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[str], priority: int) -> Operation[bool]:
+    """Take one priority's due rows from these queues. True when it ends with rows that are due still."""
+    now_text = write_instant(now)
+    while True:
+        wanted = demand.slots - len(found.claims)
+        # One more than is wanted tells whether anything is left; many more once unknown types have to be moved aside.
+        limit = TYPES_BLOCKED_PER_TURN if found.blocked else wanted + 1
+        rows: list[Row] = []
+        for queue in queues:
+            rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
+        rows.sort(key=lambda row: (row[0], str(row[1])))
+        full = len(rows) >= limit
+        # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
+        known, expired, unknown, left = _sort_out(rows[:limit], demand, found, wanted, now_text)
+        if expired:
+            found.expired += [row[0] for row in (yield Statement("expire", {"ids": as_json(expired), "now": now_text}))]
+            yield Statement("free_keys", {"ids": as_json(expired)})
+        if unknown:
+            found.blocked += len(unknown)
+            yield Statement("block", {"ids": as_json(unknown), "now": now_text})
+        if known:
+            yield from _take(found, demand, now, known)
+        if left:
+            return True
+        if not full or not (known or expired or unknown):
+            return False
+
+
+def _sort_out(
+    rows: list[Row], demand: Demand, found: Found, wanted: int, now_text: str
+) -> tuple[list[tuple[str, str]], list[str], list[str], bool]:
+    """Say which due rows to claim (id and type), to expire and to block; and whether some are left for the next turn."""
+    known: list[tuple[str, str]] = []
+    expired: list[str] = []
+    unknown: list[str] = []
+    for _, id_, type_, expires_at in rows:
+        if not isinstance(id_, str):
+            continue
+        if expires_at is not None and expires_at <= now_text:
+            expired.append(id_)
+        elif type_ not in demand.types:
+            if found.blocked + len(unknown) >= TYPES_BLOCKED_PER_TURN:
+                return known, expired, unknown, True
+            unknown.append(id_)
+        elif len(known) >= wanted:
+            return known, expired, unknown, True
+        else:
+            known.append((id_, type_))
+    return known, expired, unknown, False
+
+
+def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, str]]) -> Operation[None]:
+    now_text = write_instant(now)
+    by_lease: dict[timedelta, list[str]] = defaultdict(list)
+    for id_, type_ in known:
+        by_lease[demand.types[type_]].append(id_)
+    taken: list[Claim] = []
+    for lease, ids in by_lease.items():
+        rows = yield Statement(
+            "claim",
+            {"ids": as_json(ids), "lease_owner": demand.lease_owner, "lease_until": write_instant(now + lease), "now": now_text},
+        )
+        jobs, unreadable = read_jobs(rows)
+        taken += [Claim(job, lease) for job in jobs]
+        yield from set_aside(unreadable, now_text)
+    taken.sort(key=lambda one: (one.job.scheduled_at, one.job.id))
+    found.claims += taken
+
+
+def _until(first: str, now: datetime) -> timedelta:
+    try:
+        return max(read_instant(first) - now, timedelta(0))
+    except (ValueError, TypeError):  # written by hand; the next claim deals with it
+        return timedelta(seconds=1)

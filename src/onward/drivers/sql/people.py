@@ -1,0 +1,151 @@
+"""What a person or a program does to single jobs, as operations: read, list, cancel, retry, run now, delete, prune."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from onward.driver import Claim, JobFilter, Retention
+from onward.drivers.sql.enqueue import take_key
+from onward.drivers.sql.rows import read_attempt, read_job, read_jobs, write_instant
+from onward.drivers.sql.settle import settle
+from onward.driver import Settlement
+from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.errors import IllegalTransition, JobNotFound, LeaseLost
+from onward.job import Attempt, Job, NewJob
+from onward.status import TRANSITIONS, Status, Verb
+
+
+def get(job_id: str, owner: str | None) -> Operation[Job]:
+    """Read one job. Raises ``JobNotFound``, also for another owner's."""
+    rows = yield Statement("get", {"id": job_id, "owner": owner})
+    if not rows:
+        raise JobNotFound(job_id)
+    return read_job(rows[0])
+
+
+def find(where: JobFilter, limit: int, before: str | None) -> Operation[list[Job]]:
+    """Read a page, newest first. A row that cannot be read is left out: ``get`` says what is wrong with it."""
+    rows = yield Statement("find", _narrow(where) | {"limit": limit, "before": before})
+    return read_jobs(rows)[0]
+
+
+def count(where: JobFilter) -> Operation[int]:
+    rows = yield Statement("count", _narrow(where))
+    return int(rows[0][0])
+
+
+def _narrow(where: JobFilter) -> dict[str, str | None]:
+    return {
+        "ids": as_json(where.ids) if where.ids else None,
+        "statuses": as_json([one.value for one in where.statuses]) if where.statuses else None,
+        "types": as_json(where.types) if where.types else None,
+        "queues": as_json(where.queues) if where.queues else None,
+        "key": where.key,
+        "owner": where.owner,
+        "finished_after": None if where.finished_after is None else write_instant(where.finished_after),
+    }
+
+
+def history(job_id: str) -> Operation[list[Attempt]]:
+    rows = yield Statement("history", {"id": job_id})
+    return [read_attempt(row) for row in rows]
+
+
+def held(lease_owner: str) -> Operation[list[Job]]:
+    rows = yield Statement("held", {"lease_owner": lease_owner})
+    return read_jobs(rows)[0]
+
+
+def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
+    """Cancel a waiting job, or ask a running one to stop."""
+    rows = yield Statement("cancel", {"id": job_id, "owner": owner, "now": write_instant(now)})
+    job = yield from _changed(rows, job_id, owner, Verb.CANCEL)
+    if job.status.is_final and job.idempotency_key is not None:
+        yield Statement("free_keys", {"ids": as_json([job.id])})
+    return job
+
+
+def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
+    """Queue a dead-lettered or cancelled job again; its key first, so that a held one changes nothing."""
+    job = yield from get(job_id, owner)
+    if (job.status, Verb.RETRY_BY_HAND) not in TRANSITIONS:
+        raise _refusal(job, Verb.RETRY_BY_HAND)
+    if job.idempotency_key is not None:
+        scope = (yield Statement("scope", {"id": job_id}))[0][0]
+        yield from take_key(_asking_again(job), now, scope=scope or "active")
+    rows = yield Statement("retry", {"id": job_id, "now": write_instant(now)})
+    return (yield from _changed(rows, job_id, owner, Verb.RETRY_BY_HAND))
+
+
+def _asking_again(job: Job) -> NewJob:
+    return NewJob(
+        id=job.id,
+        type=job.type,
+        payload=job.payload,
+        payload_hash=job.payload_hash,
+        owner=job.owner,
+        key=job.idempotency_key,
+        on_duplicate="raise",
+    )
+
+
+def run_now(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
+    """Make a waiting job due now."""
+    rows = yield Statement("run_now", {"id": job_id, "owner": owner, "now": write_instant(now)})
+    return (yield from _changed(rows, job_id, owner, Verb.RUN_NOW))
+
+
+def delete(job_id: str, owner: str | None) -> Operation[None]:
+    """Remove a job that is not running, with its history and its key of scope ``active``."""
+    job = yield from get(job_id, owner)
+    if job.idempotency_key is not None and job.status is not Status.IN_PROGRESS:
+        yield Statement("free_keys", {"ids": as_json([job_id])})
+    if not (yield Statement("delete", {"id": job_id, "owner": owner})):
+        raise IllegalTransition(f"job {job_id} is in_progress and cannot be deleted: cancel it first, or wait until it ends")
+    yield Statement("delete_history", {"ids": as_json([job_id])})
+
+
+def _changed(rows: list[Row], job_id: str, owner: str | None, verb: Verb) -> Operation[Job]:
+    if rows:
+        return read_job(rows[0])
+    raise _refusal((yield from get(job_id, owner)), verb)
+
+
+def _refusal(job: Job, verb: Verb) -> IllegalTransition:
+    allowed = [status.value for status, possible in TRANSITIONS if possible is verb]
+    return IllegalTransition(f"job {job.id} is {job.status.value}: {verb.value} is only possible from {', '.join(allowed)}")
+
+
+def confirm(claim: Claim, now: datetime) -> Operation[None]:
+    """Take the write lock and prove that the claim is the newest. Raises ``LeaseLost``."""
+    if not (yield Statement("confirm", {"id": claim.id, "fence": claim.fence, "now": write_instant(now)})):
+        raise _lost(claim)
+
+
+def settle_one(settlement: Settlement, now: datetime) -> Operation[None]:
+    """Settle in a caller's transaction. Raises ``LeaseLost``."""
+    if (yield from settle([settlement], now)).lost:
+        raise _lost(settlement.claim)
+
+
+def _lost(claim: Claim) -> LeaseLost:
+    return LeaseLost(f"the claim {claim.fence} of job {claim.id} is not the newest any more: its lease ran out, or it has ended")
+
+
+def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
+    """Delete at most ``limit`` final jobs past their retention, and as many keys whose window is over."""
+    kept = {
+        Status.COMPLETED: retention.completed,
+        Status.CANCELLED: retention.cancelled,
+        Status.DEAD_LETTER: retention.dead_letter,
+    }
+    deleted: list[str] = []
+    for status, age in kept.items():
+        if age is None or len(deleted) >= limit:
+            continue
+        asked = {"status": status.value, "before": write_instant(now - age), "limit": limit - len(deleted)}
+        deleted += [row[0] for row in (yield Statement("prune", asked))]
+    if deleted:
+        yield Statement("delete_history", {"ids": as_json(deleted)})
+    yield Statement("prune_keys", {"now": write_instant(now), "limit": limit})
+    return len(deleted)

@@ -1,0 +1,102 @@
+"""How a row becomes a ``Job`` and an instant becomes text, once for all SQL backends."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from onward.errors import StoreError
+from onward.job import Attempt, Job, NewJob, Scope
+from onward.drivers.sql.statements import Row
+
+COLUMNS: tuple[str, ...] = tuple(Job.__struct_fields__)
+ATTEMPT_COLUMNS: tuple[str, ...] = tuple(Attempt.__struct_fields__)
+FOREVER = "9999-12-31T23:59:59.999999Z"
+"""``expires_at`` of a key that is never given back. A key of scope ``active`` has none."""
+
+
+class UnreadableRow(StoreError):
+    """A row does not have the form of a job: somebody wrote it by hand. ``job_id`` and ``reason`` say which and why."""
+
+    def __init__(self, job_id: Any, reason: str) -> None:
+        super().__init__(f"job {job_id} cannot be read ({reason}): correct its row, or delete it")
+        self.job_id = job_id
+        self.reason = reason
+
+
+def write_instant(moment: datetime) -> str:
+    """Write an instant as ISO-8601 text of fixed width, so that text sorts by time."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def read_instant(text: str) -> datetime:
+    """Read what ``write_instant`` wrote."""
+    return datetime.fromisoformat(text)
+
+
+def read_job(row: Row) -> Job:
+    """Make a ``Job`` of a row of ``COLUMNS``. Raises ``UnreadableRow``."""
+    fields = dict(zip(COLUMNS, row, strict=True))
+    fields["isolated"] = fields["isolated"] != 0
+    try:
+        job = msgspec.convert(fields, Job)
+    except msgspec.ValidationError as error:
+        raise UnreadableRow(row[0], str(error)) from None
+    if job.scheduled_at.tzinfo is None:
+        raise UnreadableRow(row[0], "scheduled_at has no time zone")
+    return job
+
+
+def read_jobs(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
+    """Make jobs of rows, and set aside those that cannot be read."""
+    jobs, unreadable = [], []
+    for row in rows:
+        try:
+            jobs.append(read_job(row))
+        except UnreadableRow as error:
+            unreadable.append(error)
+    return jobs, unreadable
+
+
+def read_attempt(row: Row) -> Attempt:
+    """Make an ``Attempt`` of a row of ``ATTEMPT_COLUMNS``."""
+    return msgspec.convert(dict(zip(ATTEMPT_COLUMNS, row, strict=True)), Attempt)
+
+
+def write_new_job(job: NewJob, now: datetime, now_text: str) -> dict[str, Any]:
+    """Give the parameters of the insert. Delays become instants here."""
+    scheduled = job.at if job.at is not None else (now + job.delay if job.delay else now)
+    return {
+        "id": job.id,
+        "type": job.type,
+        "queue": job.queue,
+        "priority": job.priority,
+        "payload": job.payload,
+        "payload_hash": job.payload_hash,
+        "scheduled_at": now_text if scheduled is now else write_instant(scheduled),
+        "expires_at": None if job.expires is None else write_instant(scheduled + job.expires),
+        "max_attempts": job.max_attempts,
+        "isolated": int(job.isolated),
+        "idempotency_key": job.key,
+        "scope": None if job.key is None else write_scope(job.scope),
+        "concurrency_key": job.concurrency_key,
+        "serial_key": job.serial_key,
+        "breaker": job.breaker,
+        "owner": job.owner,
+        "metadata": job.metadata,
+        "now": now_text,
+    }
+
+
+def write_scope(scope: Scope) -> str:
+    """Write a scope as text: ``active``, ``forever``, or the seconds of a window."""
+    return str(scope.total_seconds()) if isinstance(scope, timedelta) else scope
+
+
+def key_expires(scope: str, now: datetime) -> str | None:
+    """Say what ``keys.expires_at`` is for a key taken now; none where the end of the job frees it."""
+    if scope == "active":
+        return None
+    return FOREVER if scope == "forever" else write_instant(now + timedelta(seconds=float(scope)))

@@ -1,0 +1,96 @@
+"""Named statements from a ``.sql`` file, and operations: generators that yield statements and receive rows.
+
+An operation does no I/O, so it runs unchanged on our own connection, on a caller's, and on one whose calls are awaited.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+T = TypeVar("T")
+Row: TypeAlias = tuple[Any, ...]
+Parameters: TypeAlias = Mapping[str, Any]
+
+
+class Statement(Struct):
+    """One statement to run, by its name; the operation is sent its rows."""
+
+    name: str
+    parameters: Parameters = {}
+
+
+class Many(Struct):
+    """One statement to run once for each set of parameters; no rows come back."""
+
+    name: str
+    parameters: list[dict[str, Any]]
+
+
+Operation: TypeAlias = Generator[Statement | Many, list[Row], T]
+
+_OPENING = re.compile(r"^-- name: (\w+)", re.MULTILINE)
+_encode = msgspec.json.Encoder().encode
+
+
+class Cursor(Protocol):
+    """As much of a DB-API cursor as an operation needs."""
+
+    def execute(self, sql: str, parameters: Parameters, /) -> Any: ...
+    def executemany(self, sql: str, parameters: Iterable[Parameters], /) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) -> T:
+    """Drive an operation to its end on a cursor, and give what it returns."""
+    rows: list[Row] = []
+    step = operation.send
+    try:
+        wanted = next(operation)
+        while True:
+            if isinstance(wanted, Many):
+                cursor.executemany(statements[wanted.name], wanted.parameters)
+                rows = []
+            else:
+                cursor.execute(statements[wanted.name], wanted.parameters)
+                rows = cursor.fetchall()
+            wanted = step(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def load_statements(text: str, **replacements: str) -> dict[str, str]:
+    """Read the blocks of a ``.sql`` file: each opens with ``-- name: verb``. ``{word}`` is replaced by the argument of that name."""
+    openings = list(_OPENING.finditer(text))
+    ends = [one.start() for one in openings[1:]] + [len(text)]
+    statements: dict[str, str] = {}
+    for opening, end in zip(openings, ends, strict=True):
+        lines = text[opening.start() : end].splitlines()
+        body = "\n".join(line for line in lines if not line.lstrip().startswith("--")).strip().removesuffix(";")
+        for word, value in replacements.items():
+            body = body.replace("{" + word + "}", value)
+        if opening[1] in statements:
+            raise ValueError(f"two statements are called {opening[1]}")
+        statements[opening[1]] = body
+    return statements
+
+
+def as_json(rows: Any) -> str:
+    """Write a list of values as the one JSON parameter of a statement that works on many rows."""
+    try:
+        return _encode(rows).decode()
+    except UnicodeEncodeError:  # a lone surrogate: no database stores it, and it must not stop its neighbours
+        return _encode(_without_surrogates(rows)).decode()
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(one) for one in value]
+    return value

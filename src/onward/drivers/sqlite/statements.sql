@@ -1,0 +1,337 @@
+-- Every statement of the SQLite store, by name. `onward.drivers.sql` yields the names; another SQL backend has a file with the same.
+-- {prefix} begins each table's name, {columns} are those of onward.job.Job in its order, {attempt_columns} those of Attempt.
+-- SQLite has one writer at a time, so nothing here locks rows. Lists come as one JSON parameter: one statement for any number of rows.
+
+-- name: lock
+-- Takes the write lock in a caller's transaction before anything is read, so that what is read next stays true. Changes nothing.
+UPDATE {prefix}jobs SET fence = fence WHERE 0;
+
+
+-- == enqueue ==
+
+-- name: stored
+-- Which of these ids exist already: the same request again counts as accepted.
+SELECT id, type, payload_hash FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: take_key
+-- No row back means that the key is held. A constraint error never arises, so a caller's transaction is never spoilt.
+INSERT INTO {prefix}keys (owner, type, key, job_id, payload_hash, expires_at)
+VALUES (:owner, :type, :key, :job_id, :payload_hash, :expires_at)
+ON CONFLICT (owner, type, key) DO UPDATE
+SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
+WHERE {prefix}keys.expires_at <= :now OR {prefix}keys.job_id = excluded.job_id
+RETURNING job_id;
+
+-- name: key_holder
+SELECT job_id, payload_hash FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key;
+
+-- name: enqueue
+-- enqueue: → queued
+INSERT INTO {prefix}jobs (
+    id, type, queue, priority, status, payload, payload_hash, scheduled_at, expires_at, max_attempts, isolated,
+    idempotency_key, scope, concurrency_key, serial_key, breaker, owner, metadata, created_at, updated_at
+) VALUES (
+    :id, :type, :queue, :priority, 'queued', :payload, :payload_hash, :scheduled_at, :expires_at, :max_attempts, :isolated,
+    :idempotency_key, :scope, :concurrency_key, :serial_key, :breaker, :owner, :metadata, :now, :now
+);
+
+
+-- == turn ==
+
+-- name: settle
+-- complete, retry, dead-letter, release, snooze, cancel: in_progress → what the outcome says.
+-- A job whose cancellation was requested and that did not complete ends cancelled, whatever else was asked for.
+-- The fence is the proof: a claim that is not the newest changes no row, and the ids that come back are those really settled.
+UPDATE {prefix}jobs SET
+    status = CASE WHEN ended.status IN ('queued', 'retrying') AND cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE ended.status END,
+    finished_at = CASE WHEN ended.status IN ('queued', 'retrying') AND cancel_requested_at IS NULL THEN NULL ELSE :now END,
+    scheduled_at = coalesce(ended.scheduled_at, {prefix}jobs.scheduled_at),
+    attempts = {prefix}jobs.attempts - ended.released - ended.snoozed,
+    releases = {prefix}jobs.releases + ended.released,
+    snoozes = {prefix}jobs.snoozes + ended.snoozed,
+    error = CASE WHEN ended.status = 'queued' THEN {prefix}jobs.error ELSE ended.error END,
+    result = ended.result,
+    progress = coalesce(ended.progress, {prefix}jobs.progress),
+    lease_owner = NULL,
+    lease_until = NULL,
+    updated_at = :now
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS status, json_extract(value, '$[3]') AS scheduled_at, json_extract(value, '$[4]') AS error,
+        json_extract(value, '$[5]') AS result, json_extract(value, '$[6]') AS progress, json_extract(value, '$[7]') AS released, json_extract(value, '$[8]') AS snoozed
+    FROM json_each(:rows)
+) AS ended
+WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
+RETURNING id, status;
+
+-- name: complete
+-- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has, and twice as quick.
+UPDATE {prefix}jobs SET
+    status = 'completed', finished_at = :now, error = NULL, result = ended.result,
+    lease_owner = NULL, lease_until = NULL, updated_at = :now
+FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS result FROM json_each(:rows)) AS ended
+WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
+RETURNING id, status;
+
+-- name: shown
+-- What the rows show whose settlement changed nothing: perhaps an earlier try of the same turn was stored before its answer was lost.
+SELECT id, status, fence, lost_leases, releases, snoozes FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: free_keys
+-- The end of a job frees its key of scope `active` (the only one without an end of its own).
+DELETE FROM {prefix}keys
+WHERE (owner, type, key) IN (
+    SELECT jobs.owner, jobs.type, jobs.idempotency_key FROM json_each(:ids) AS ended JOIN {prefix}jobs AS jobs ON jobs.id = ended.value
+    WHERE jobs.idempotency_key IS NOT NULL
+) AND expires_at IS NULL AND job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: write_history
+-- A repeated turn finds its rows there already.
+INSERT INTO {prefix}history ({attempt_columns})
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]'), json_extract(value, '$[8]'), json_extract(value, '$[9]')
+FROM json_each(:rows) WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: queues
+-- Every queue that has something waiting: a skip scan, one seek a queue, however many rows there are.
+WITH RECURSIVE lane (queue) AS (
+    SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL
+    UNION ALL
+    SELECT (
+        SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue > lane.queue
+    ) FROM lane WHERE lane.queue IS NOT NULL
+)
+SELECT queue FROM lane WHERE queue IS NOT NULL;
+
+-- name: lanes
+-- Each (queue, priority) that has something waiting, and when its first row is due. `ORDER BY priority DESC, scheduled_at` in one go
+-- would walk every future row of a higher priority (61 ms with a million of them); this takes two seeks a lane.
+WITH RECURSIVE lane (queue, priority) AS (
+    SELECT asked.value, (
+        SELECT max(priority) FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = asked.value
+    ) FROM json_each(:queues) AS asked
+    UNION ALL
+    SELECT lane.queue, (
+        SELECT max(priority) FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = lane.queue AND priority < lane.priority
+    ) FROM lane WHERE lane.priority IS NOT NULL
+)
+SELECT queue, priority, (
+    SELECT min(scheduled_at) FROM {prefix}jobs
+    WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = lane.queue AND priority = lane.priority
+) FROM lane WHERE priority IS NOT NULL ORDER BY priority DESC;
+
+-- name: due
+-- One lane's rows that are due, in the order to run them. No filter by type: it would walk every unknown row at the head.
+SELECT scheduled_at, id, type, expires_at FROM {prefix}jobs
+WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = :priority AND scheduled_at <= :now
+ORDER BY scheduled_at, id LIMIT :limit;
+
+-- name: claim
+-- claim: queued, retrying → in_progress. RETURNING has no order: the caller sorts.
+UPDATE {prefix}jobs SET
+    status = 'in_progress', attempts = attempts + 1, fence = fence + 1, isolated = (isolated OR lost_leases > 0),
+    lease_owner = :lease_owner, lease_until = :lease_until, started_at = :now, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying')
+RETURNING {columns};
+
+-- name: block
+-- A due job of a type that this worker does not know is set aside; it spends no try, and no later claim walks over it.
+UPDATE {prefix}jobs SET blocked_by = 'type', updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying') AND blocked_by IS NULL;
+
+-- name: expire
+-- cancel: queued, retrying → cancelled, since it was not run before expires_at.
+UPDATE {prefix}jobs SET status = 'cancelled', error = 'expired', blocked_by = NULL, finished_at = :now, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying') AND expires_at <= :now
+RETURNING id;
+
+-- name: set_aside
+-- dead-letter: a row that cannot be read stops only itself.
+UPDATE {prefix}jobs SET
+    status = 'dead_letter', error = :error, lease_owner = NULL, lease_until = NULL, blocked_by = NULL, finished_at = :now, updated_at = :now
+WHERE id = :id;
+
+-- name: extend
+-- Renews leases, and stores how far each handler has come. An id that does not come back is not ours any more.
+UPDATE {prefix}jobs SET
+    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress), updated_at = :now
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS lease_until, json_extract(value, '$[3]') AS progress FROM json_each(:rows)
+) AS asked
+WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
+RETURNING id, cancel_requested_at;
+
+-- name: confirm
+-- Proves that a claim is the newest. It is an UPDATE so that the transaction holds the write lock from here on.
+UPDATE {prefix}jobs SET updated_at = :now WHERE id = :id AND fence = :fence AND status = 'in_progress' RETURNING id;
+
+
+-- == sweep, recover ==
+
+-- name: run_out
+-- Claims whose lease ran out. One further ahead than any lease may be counts too: the clock went back.
+SELECT {columns} FROM {prefix}jobs
+WHERE status = 'in_progress' AND (lease_until <= :now OR lease_until > :too_far OR lease_until IS NULL)
+ORDER BY id;
+
+-- name: held
+SELECT {columns} FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :lease_owner ORDER BY id;
+
+-- name: lose
+-- lose: in_progress → queued, dead_letter (or cancelled, if a person had asked for it). Fence and lease are checked again here:
+-- in between the claim may have completed, been renewed, or been made anew.
+UPDATE {prefix}jobs SET
+    status = lost.status, attempts = lost.attempts, lost_leases = lost_leases + lost.counted, releases = releases + 1 - lost.counted,
+    error = coalesce(lost.error, {prefix}jobs.error), lease_owner = NULL, lease_until = NULL,
+    finished_at = CASE WHEN lost.status = 'queued' THEN NULL ELSE :now END, updated_at = :now
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS lease_until, json_extract(value, '$[3]') AS status, json_extract(value, '$[4]') AS attempts,
+        json_extract(value, '$[5]') AS counted, json_extract(value, '$[6]') AS error
+    FROM json_each(:rows)
+) AS lost
+WHERE {prefix}jobs.id = lost.id AND {prefix}jobs.fence = lost.fence AND {prefix}jobs.status = 'in_progress'
+    AND {prefix}jobs.lease_until IS lost.lease_until
+RETURNING {columns};
+
+-- name: past_expiry
+SELECT id FROM {prefix}jobs WHERE expires_at IS NOT NULL AND status IN ('queued', 'retrying') AND expires_at <= :now LIMIT :limit;
+
+-- name: unblock
+-- Rows whose type is known now may be claimed again; in batches, so that the write lock is never held for long.
+UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
+    SELECT id FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT value FROM json_each(:types)) LIMIT :limit
+)
+RETURNING id;
+
+
+-- == read ==
+
+-- name: get
+SELECT {columns} FROM {prefix}jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner);
+
+-- name: find
+-- Newest first, by the id alone: a page costs the same wherever it begins.
+SELECT {columns} FROM {prefix}jobs
+WHERE (:before IS NULL OR id < :before)
+    AND (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+    AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND (:key IS NULL OR idempotency_key = :key)
+    AND (:owner IS NULL OR owner = :owner)
+    AND (:finished_after IS NULL OR finished_at > :finished_after)
+ORDER BY id DESC LIMIT :limit;
+
+-- name: count
+SELECT count(*) FROM {prefix}jobs
+WHERE (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
+    AND (:queues IS NULL OR queue IN (SELECT value FROM json_each(:queues)))
+    AND (:key IS NULL OR idempotency_key = :key)
+    AND (:owner IS NULL OR owner = :owner)
+    AND (:finished_after IS NULL OR finished_at > :finished_after);
+
+-- name: history
+SELECT {attempt_columns} FROM {prefix}history WHERE job_id = :id ORDER BY fence;
+
+
+-- == what a person does ==
+
+-- name: cancel
+-- cancel: queued, retrying → cancelled; a running job is asked to stop.
+UPDATE {prefix}jobs SET
+    status = CASE WHEN status = 'in_progress' THEN 'in_progress' ELSE 'cancelled' END,
+    finished_at = CASE WHEN status = 'in_progress' THEN NULL ELSE :now END,
+    cancel_requested_at = CASE WHEN status = 'in_progress' THEN coalesce(cancel_requested_at, :now) END,
+    blocked_by = NULL, updated_at = :now
+WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying', 'in_progress')
+RETURNING {columns};
+
+-- name: scope
+SELECT scope FROM {prefix}jobs WHERE id = :id;
+
+-- name: retry
+-- retry by a person: dead_letter, cancelled → queued. The fence stays, and so does the history. A job that had expired may run after all.
+UPDATE {prefix}jobs SET
+    status = 'queued', scheduled_at = :now, attempts = 0, lost_leases = 0, releases = 0, snoozes = 0, error = NULL, result = NULL,
+    progress = NULL, cancel_requested_at = NULL, blocked_by = NULL, finished_at = NULL, updated_at = :now,
+    expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END
+WHERE id = :id AND status IN ('dead_letter', 'cancelled')
+RETURNING {columns};
+
+-- name: run_now
+-- run now: queued, retrying → queued
+UPDATE {prefix}jobs SET status = 'queued', scheduled_at = :now, blocked_by = NULL, updated_at = :now
+WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying')
+RETURNING {columns};
+
+-- name: delete
+DELETE FROM {prefix}jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status <> 'in_progress' RETURNING id;
+
+-- name: delete_history
+DELETE FROM {prefix}history WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+
+-- == prune ==
+
+-- name: prune
+-- The oldest first, by the index on what is final; small batches, since other writers wait meanwhile.
+DELETE FROM {prefix}jobs WHERE id IN (
+    SELECT id FROM {prefix}jobs
+    WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status AND finished_at < :before
+    ORDER BY finished_at LIMIT :limit
+)
+RETURNING id;
+
+-- name: prune_keys
+-- Windows that are over. A key for ever ends in the year 9999.
+DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
+    SELECT owner, type, key FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= :now LIMIT :limit
+);
+
+
+-- == the six questions; these run as they stand in any shell, so they take no parameters but {stuck_seconds} ==
+
+-- name: question_outstanding
+SELECT queue, type, status, count(*) AS jobs, sum(blocked_by IS NOT NULL) AS blocked, min(scheduled_at) AS first_due
+FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying')
+GROUP BY queue, type, status ORDER BY queue, type, status;
+
+-- name: question_failed
+SELECT id, type, queue, attempts, finished_at, error
+FROM {prefix}jobs WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = 'dead_letter'
+ORDER BY finished_at DESC;
+
+-- name: question_stuck
+SELECT id, type, queue, attempts, lease_owner, lease_until, started_at
+FROM {prefix}jobs WHERE status = 'in_progress' AND (
+    lease_until <= strftime('%Y-%m-%dT%H:%M:%f', {now}) OR started_at <= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-{stuck_seconds} seconds')
+)
+ORDER BY started_at;
+
+-- name: question_durations
+SELECT type, count(*) AS jobs,
+    round(avg(86400 * (julianday(finished_at) - julianday(started_at))), 3) AS average_seconds,
+    round(max(86400 * (julianday(finished_at) - julianday(started_at))), 3) AS longest_seconds
+FROM {prefix}jobs WHERE status = 'completed' AND started_at IS NOT NULL
+GROUP BY type ORDER BY type;
+
+-- name: question_duplicates
+SELECT owner, type, idempotency_key, count(*) AS jobs, min(id) AS first_id, max(id) AS last_id
+FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying') AND idempotency_key IS NOT NULL
+GROUP BY owner, type, idempotency_key HAVING count(*) > 1 ORDER BY jobs DESC;
+
+-- name: question_last_hour
+SELECT type, status, count(*) AS jobs
+FROM {prefix}jobs WHERE status IN ('completed', 'dead_letter', 'cancelled')
+    AND finished_at >= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-1 hour')
+GROUP BY type, status ORDER BY type, status;
+
+
+-- == examine ==
+
+-- name: census
+SELECT status, count(*), max(created_at) FROM {prefix}jobs GROUP BY status;

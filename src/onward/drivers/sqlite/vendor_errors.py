@@ -1,0 +1,58 @@
+"""``sqlite3``'s errors become Onward's: one clear line that says what happened and what to do."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from onward.errors import InvalidPayload, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable
+
+BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, CONSTRAINT, NOTADB, PERM = 5, 6, 8, 10, 11, 13, 14, 19, 26, 3
+BUSY_SNAPSHOT = 517
+UNUSABLE_AFTER = frozenset({IOERR, CORRUPT, FULL, CANTOPEN, NOTADB, READONLY})
+"""After these the connection is closed and a new one looks at the file again."""
+
+
+def code_of(error: BaseException) -> int:
+    """SQLite's primary result code; 0 when the error is not SQLite's."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_busy(error: BaseException) -> bool:
+    """True when another connection holds the lock, so that trying again may help."""
+    return code_of(error) in (BUSY, LOCKED) and getattr(error, "sqlite_errorcode", 0) != BUSY_SNAPSHOT
+
+
+def is_undecodable(error: BaseException) -> bool:
+    """True when a text in the table is not UTF-8."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
+
+
+def translate(error: BaseException, path: str) -> OnwardError:
+    """Say in Onward's words what went wrong with the file at ``path``."""
+    code, text = code_of(error), str(error)
+    if getattr(error, "sqlite_errorcode", 0) == BUSY_SNAPSHOT:
+        return StoreBusy(
+            "another writer committed after this transaction had read, so it cannot write any more: "
+            "roll back, and begin with BEGIN IMMEDIATE before the first read"
+        )
+    if code in (BUSY, LOCKED):
+        return StoreBusy(f"another connection holds the write lock of {path}: nothing was stored; keep transactions short, and try again")
+    if code == FULL:
+        return StoreUnavailable(f"the disk under {path} is full, or the file may not grow: nothing was stored; free some space")
+    if code in (READONLY, PERM):
+        return StoreUnavailable(f"{path} cannot be written: check who owns the file and its directory, and whether the disk is read-only")
+    if code == CANTOPEN:
+        return StoreUnavailable(f"{path} cannot be opened: check the path, and who may read and write the file and its directory")
+    if code == NOTADB:
+        return StoreUnavailable(f"{path} is not a SQLite database: give another path, or move that file away")
+    if code == CORRUPT:
+        return StoreUnavailable(f"{path} is damaged ({text}): stop all workers, and restore a backup or run SQLite's .recover")
+    if code == IOERR:
+        return StoreUnavailable(f"reading or writing {path} failed ({text}): check the disk")
+    if code == CONSTRAINT or isinstance(error, OverflowError):
+        return StoreError(f"a value cannot be stored ({text})")
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidPayload("text contains a lone surrogate, which no database stores")
+    if "no such table" in text or "no such column" in text or "has no column" in text:
+        return SchemaOutOfDate(f"{path} does not have the tables of this Onward ({text}): run onward migrate, or give the right file")
+    return StoreUnavailable(f"{path}: {text}")

@@ -1,0 +1,176 @@
+"""Compare what completed file jobs promised with what is on disk. Reports, never repairs.
+
+For each path the last completed job decides; what it superseded is silent. A path that a live job is about to change is pending. What
+looks wrong is looked at again, so that jobs that run meanwhile cause no false alarm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from onward.driver import JobFilter, Store
+from onward.errors import OnwardError, PermanentJobError, TransientJobError
+from onward.files.safe_path import digest, read_file, walk_below
+from onward.files.temporary import find_leftovers, read_name
+from onward.job import Job
+from onward.status import COMPLETED, LIVE, Status
+
+PAGE = 200
+_LOOKS = 3
+_PATHS_NAMED = 5
+
+
+class Promise(Struct, frozen=True):
+    """What a job says about one path once it has completed."""
+
+    path: str
+    sha256: str | None
+    """Of the content that is there afterwards, in hex; None when no file is."""
+
+
+ReadPromise: TypeAlias = Callable[[Job], Promise]
+"""Reads a job's payload. Raises ``OnwardError`` for one that cannot be read."""
+
+
+class Reconciliation(Struct):
+    """What a comparison found."""
+
+    checked: int = 0
+    """Paths whose last completed job was compared with the disk."""
+    unchecked: int = 0
+    """Files that no kept job knows: their jobs are older than the retention, or they never had one. And jobs that cannot be read."""
+    discrepancies: Sequence[str] = ()
+    """One line each."""
+    pending: int = 0
+    """Paths that a live job is about to change; they are not judged."""
+    notes: Sequence[str] = ()
+    """What was left unchecked, in words."""
+
+
+class Decision(Struct, frozen=True):
+    """The last completed job of one path."""
+
+    job_id: str
+    job_type: str
+    promise: Promise
+    finished: tuple[datetime, int, str]
+    """Orders completions: when, then fence, then id."""
+
+
+class Look(Struct, frozen=True):
+    """What the store said at one moment."""
+
+    decisions: dict[str, Decision]
+    live: frozenset[str]
+    unreadable: tuple[str, ...]
+
+
+def compare(base: str | os.PathLike[str], store: Store, promises: Mapping[str, ReadPromise]) -> Reconciliation:
+    """Compare every path of completed jobs with the disk below ``base``.
+
+    ``promises`` reads the jobs of each type. Nothing on disk or in the store is changed.
+    """
+    look = _look(store, promises)
+    present, problem = _files_on_disk(base)
+    if problem:
+        return Reconciliation(discrepancies=[problem], unchecked=len(look.decisions), pending=len(look.live))
+    suspects = {path: line for path in look.decisions.keys() - look.live if (line := _judge(base, look.decisions[path]))}
+    pending = set(look.live)
+    for _ in range(_LOOKS):
+        if not suspects:
+            break
+        again = _look(store, promises)
+        pending |= again.live
+        settled = {path for path in suspects if again.decisions.get(path) == look.decisions.get(path)}
+        confirmed = {path: line for path, line in suspects.items() if path in settled and path not in pending}
+        moved = {path for path in suspects.keys() - settled - pending if path in again.decisions}
+        suspects = confirmed | {path: line for path in moved if (line := _judge(base, again.decisions[path]))}
+        look = again
+        if not moved:
+            break
+    else:
+        pending |= suspects.keys()
+        suspects = {}
+    unknown = sorted(present - look.decisions.keys() - pending)
+    lines = [suspects[path] for path in sorted(suspects)]
+    leftovers = find_leftovers(base, store)
+    lines += [f"leftover: {one.path} is a temporary file of ours and {one.reason}" for one in leftovers if one.is_stale]
+    return Reconciliation(
+        checked=len(look.decisions.keys() - pending),
+        unchecked=len(unknown) + len(look.unreadable),
+        discrepancies=lines,
+        pending=len(pending),
+        notes=_notes(unknown, look.unreadable),
+    )
+
+
+def _look(store: Store, promises: Mapping[str, ReadPromise]) -> Look:
+    live: set[str] = set()
+    decisions: dict[str, Decision] = {}
+    unreadable: list[str] = []
+    # Live jobs first: one that completes between the two readings is then seen twice, not missed.
+    for job in _all(store, promises, tuple(LIVE)):
+        try:
+            live.add(promises[job.type](job).path)
+        except OnwardError:
+            continue  # it will be dead-lettered, and touches nothing
+    for job in _all(store, promises, (COMPLETED,)):
+        try:
+            promise = promises[job.type](job)
+        except OnwardError:
+            unreadable.append(job.id)
+            continue
+        decision = Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.fence, job.id))
+        known = decisions.get(promise.path)
+        if known is None or known.finished < decision.finished:
+            decisions[promise.path] = decision
+    return Look(decisions, frozenset(live), tuple(unreadable))
+
+
+def _all(store: Store, promises: Mapping[str, ReadPromise], statuses: tuple[Status, ...]) -> list[Job]:
+    jobs: list[Job] = []
+    before = None
+    where = JobFilter(statuses=statuses, types=tuple(promises))
+    while page := store.find(where, limit=PAGE, before=before):
+        jobs += page
+        before = page[-1].id
+    return jobs
+
+
+def _files_on_disk(base: str | os.PathLike[str]) -> tuple[set[str], str]:
+    try:
+        return {path for path, name, _ in walk_below(base) if not read_name(name)}, ""
+    except TransientJobError as error:
+        return set(), str(error)
+
+
+def _judge(base: str | os.PathLike[str], decision: Decision) -> str:
+    """Say in one line what is wrong with a path; an empty line when nothing is."""
+    path, by = decision.promise.path, f"{decision.job_type} {decision.job_id}"
+    try:
+        content = read_file(base, path)
+    except PermanentJobError as error:
+        # Something that is not a file of ours stands there: after a deletion that is somebody else's.
+        return f"not a file: {path}, written by {by}: {error}" if decision.promise.sha256 else ""
+    except OSError as error:
+        return f"unreadable: {path}, decided by {by}: {error.strerror}"
+    if decision.promise.sha256 is None:
+        return "" if content is None else f"exists: {path} was deleted by {by}, but is there"
+    if content is None:
+        return f"missing: {path} was written by {by}, but is not there"
+    return "" if digest(content) == decision.promise.sha256 else f"differs: {path} does not have the content that {by} wrote"
+
+
+def _notes(unknown: Sequence[str], unreadable: Sequence[str]) -> list[str]:
+    notes = []
+    if unknown:
+        some = ", ".join(unknown[:_PATHS_NAMED]) + (", …" if len(unknown) > _PATHS_NAMED else "")
+        notes.append(f"{len(unknown)} file(s) unknown to any kept job (older than the retention, or not ours): unchecked: {some}")
+    if unreadable:
+        notes.append(f"{len(unreadable)} completed job(s) with an unreadable payload: unchecked: {', '.join(unreadable[:_PATHS_NAMED])}")
+    return notes

@@ -1,0 +1,1 @@
+"""Subscribers to what happens, one a file."""

@@ -1,0 +1,116 @@
+"""Lifecycle events as JSON lines, and the set-up of logging for the command line."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import msgspec
+
+from onward.clock import Clock, SystemClock
+from onward.events import Event
+
+LONGEST_LINE = 4096
+"""Bytes. A pipe takes that much in one piece, so lines of several worker processes never mix."""
+LONGEST_ERROR = 600
+"""Characters: at four bytes each it leaves room for the other fields."""
+
+logger = logging.getLogger("onward.log")
+
+
+class LifecycleLog:
+    """A subscriber that writes one JSON line an event: what happened, when, to which job.
+
+    A stream that cannot be written (closed, full disk) costs the line and nothing else: ``lines_lost`` counts them, one warning says
+    so, and writing goes on as soon as the stream can take lines again. Any thread may call it.
+    """
+
+    def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
+        self._write = _writer(sys.stdout if stream is None else stream)
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._is_torn = False
+        self.lines_lost = 0
+
+    def __call__(self, event: Event) -> None:
+        self.write(describe(event, at=self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")))
+
+    def write(self, fields: dict[str, Any]) -> None:
+        """Write any other line in the same stream, such as the worker's start."""
+        line = msgspec.json.encode(fields) + b"\n"
+        with self._lock:
+            failure = self._try(line)
+        if failure is not None and self.lines_lost == 1:
+            logger.warning("the lifecycle log cannot be written (%s): lines are lost, the worker goes on", failure)
+
+    def _try(self, line: bytes) -> Exception | None:
+        # What a full disk cut off in mid-line is ended first, so that the next line can be read.
+        left = b"\n" + line if self._is_torn else line
+        whole = len(left)
+        try:
+            while left:
+                left = left[self._write(left) :]
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
+            self._is_torn = self._is_torn or 0 < len(left) < whole
+            self.lines_lost += 1
+            return error
+        self._is_torn = False
+        return None
+
+
+def describe(event: Event, *, at: str) -> dict[str, Any]:
+    """The fields of an event's line, in a fixed order."""
+    return {
+        "event": event.event,
+        "at": at,
+        "job_id": event.job_id,
+        "job_type": event.job_type,
+        "queue": event.queue,
+        "worker_id": event.worker_id,
+        "attempts": event.attempts,
+        "priority": event.priority,
+        "duration_ms": None if event.duration_ms is None else round(event.duration_ms, 3),
+        "error": _harmless(event.error, LONGEST_ERROR),
+        "correlation_id": _harmless(event.correlation_id, 255),
+        "committed": event.committed,
+    }
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Send log records to stderr, unless the application has set up logging itself: then nothing is touched."""
+    root = logging.getLogger()
+    if root.handlers or logging.getLogger("onward").handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root.addHandler(handler)
+    root.setLevel(level)
+
+
+def _harmless(text: str | None, limit: int) -> str | None:
+    """Bounded, and without what could move a terminal's cursor or cannot be written as UTF-8. JSON escapes line ends by itself."""
+    if text is None or (len(text) <= limit and text.isprintable()):
+        return text
+    safe = "".join(one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode("ascii") for one in text[: limit + 1])
+    return safe if len(safe) <= limit else safe[: limit - 1] + "…"
+
+
+def _writer(stream: TextIO) -> Callable[[bytes], int]:
+    """How bytes get out: straight to the file, without Python's buffers, which would keep half lines after a failure."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError, io.UnsupportedOperation):
+
+        def write_text(line: bytes) -> int:
+            stream.write(line.decode())
+            stream.flush()
+            return len(line)
+
+        return write_text
+    stream.flush()
+    return lambda line: os.write(descriptor, line)

@@ -1,0 +1,270 @@
+"""Claim: in order, never early, one job to one worker, and nothing held back by what cannot run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from onward.clock import FakeClock
+from onward.driver import TYPES_BLOCKED_PER_TURN, Demand, JobFilter, Store
+from onward.ids import new_id
+from onward.outcome import EXPIRED, Retried
+from onward.status import Status
+from onward.testing.conformance.steps import (
+    LEASE,
+    NO_DELAY,
+    OTHER,
+    OWNER,
+    SOON,
+    at_once,
+    claim,
+    claim_everything,
+    claim_one,
+    demand,
+    enqueue,
+    read,
+    settle,
+)
+from onward.testing.factories import make_new_job
+
+
+class TestClaim:
+    """A claim marks the job as ours, and nobody else gets it."""
+
+    def test_a_claim_names_its_owner_and_counts_a_try(self, store: Store, clock: FakeClock) -> None:
+        """All that proves the claim later is written by it."""
+        asked = enqueue(store, payload=1)
+        taken = claim_one(store)
+        job = taken.job
+        assert job == store.get(asked.id)
+        assert (job.status, job.attempts, job.fence, job.lease_owner) == (Status.IN_PROGRESS, 1, 1, OWNER)
+        assert (job.started_at, job.lease_until, taken.lease) == (clock.now(), clock.now() + LEASE, LEASE)
+
+    def test_a_claimed_job_is_not_given_again(self, store: Store) -> None:
+        """One job, one worker."""
+        enqueue(store)
+        assert len(claim(store, 5)) == 1
+        assert claim(store, 5, owner=OTHER) == ()
+
+    def test_no_more_is_taken_than_there_are_slots(self, store: Store) -> None:
+        """A job that waits in a worker without a slot is a job that no other worker runs."""
+        store.enqueue([make_new_job() for _ in range(5)])
+        assert len(claim(store, 2)) == 2
+        assert claim(store, 0) == ()
+        assert len(claim(store, 10)) == 3
+
+    def test_the_lease_is_the_one_of_its_type(self, store: Store, clock: FakeClock) -> None:
+        """A slow type asks for a longer lease than its neighbour in the same turn."""
+        enqueue(store, "work")
+        enqueue(store, "mail")
+        wanted = Demand(lease_owner=OWNER, slots=2, types={"work": LEASE, "mail": LEASE * 2})
+        leases = {taken.job.type: (taken.lease, taken.job.lease_until) for taken in store.turn(demand=wanted).claims}
+        assert leases == {"work": (LEASE, clock.now() + LEASE), "mail": (LEASE * 2, clock.now() + LEASE * 2)}
+
+    def test_workers_that_claim_at_once_share_the_jobs(self, store: Store) -> None:
+        """Every job is run by exactly one of them."""
+        asked = {job.id for job in [enqueue(store, payload=number) for number in range(40)]}
+        shares = at_once(8, lambda number: [taken.id for taken in claim_everything(store, 3, owner=f"host:{number}:x")])
+        everything = [job_id for share in shares for job_id in share]
+        assert len(everything) == 40
+        assert set(everything) == asked
+
+    def test_held_lists_what_an_owner_has(self, store: Store) -> None:
+        """After an unknown commit a worker asks what it was given without being told."""
+        store.enqueue([make_new_job() for _ in range(3)])
+        mine = {taken.id for taken in claim(store, 2)}
+        claim(store, 1, owner=OTHER)
+        assert {job.id for job in store.held(OWNER)} == mine
+        assert store.held("host:9:nobody") == []
+
+
+class TestOrder:
+    """Priority first, then the time it is due, then the id."""
+
+    def test_the_highest_priority_comes_first(self, store: Store) -> None:
+        """Higher runs first, and the default is 0."""
+        for priority in (0, -100, 100, 5):
+            enqueue(store, priority=priority)
+        assert [taken.job.priority for taken in claim(store, 4)] == [100, 5, 0, -100]
+
+    def test_within_a_priority_what_was_due_first_comes_first(self, store: Store, clock: FakeClock) -> None:
+        """First due, first run, whatever was enqueued first."""
+        late, early = enqueue(store, delay=timedelta(seconds=2)), enqueue(store, delay=timedelta(seconds=1))
+        clock.advance(5)
+        assert [taken.id for taken in claim(store, 2)] == [early.id, late.id]
+
+    def test_jobs_due_at_the_same_moment_run_by_id(self, store: Store) -> None:
+        """Ids rise with time, so this is the order of enqueueing; and it is the same on every store."""
+        ids = [new_id() for _ in range(10)]
+        store.enqueue([make_new_job(id=job_id) for job_id in reversed(ids)])
+        assert [taken.id for taken in claim(store, 10)] == ids
+
+    def test_the_order_holds_across_turns_and_queues(self, store: Store) -> None:
+        """A worker of several queues takes the most urgent job of all of them, one turn at a time."""
+        for queue, priority in (("a", 1), ("b", 3), ("a", 2), ("c", 9), ("b", 0)):
+            enqueue(store, queue=queue, priority=priority)
+        taken = [claim_one(store, queues=("a", "b")).job for _ in range(4)]
+        assert [(job.queue, job.priority) for job in taken] == [("b", 3), ("a", 2), ("a", 1), ("b", 0)]
+        assert claim(store, 5, queues=("a", "b")) == ()
+
+    def test_no_queue_named_means_every_queue(self, store: Store) -> None:
+        """A worker started without ``--queues`` must not miss a queue that was added later."""
+        for queue in ("a", "b", "brand-new"):
+            enqueue(store, queue=queue)
+        assert {taken.job.queue for taken in claim(store, 10)} == {"a", "b", "brand-new"}
+
+    def test_a_queue_that_is_not_served_is_left_alone(self, store: Store) -> None:
+        """Another worker's queue must not be claimed, blocked or counted as due."""
+        asked = enqueue(store, queue="other")
+        turn = store.turn(demand=demand(5, queues=("mine",)))
+        assert (turn.claims, turn.next_due) == ((), None)
+        assert read(store, asked).status is Status.QUEUED
+
+
+class TestDue:
+    """Never early; and the worker is told how long it may sleep."""
+
+    def test_a_job_is_not_run_early(self, store: Store, clock: FakeClock) -> None:
+        """Not by a microsecond; and at the moment itself it is due."""
+        enqueue(store, delay=SOON)
+        clock.advance(SOON - timedelta(microseconds=1))
+        assert claim(store) == ()
+        clock.advance(timedelta(microseconds=1))
+        assert len(claim(store)) == 1
+
+    def test_a_retry_waits_for_its_back_off(self, store: Store, clock: FakeClock) -> None:
+        """The delay counts from the moment it is settled."""
+        enqueue(store)
+        clock.advance(5)
+        settle(store, claim_one(store), Retried(SOON, "boom"))
+        clock.advance(SOON - timedelta(microseconds=1))
+        assert claim(store) == ()
+        clock.advance(timedelta(microseconds=1))
+        assert claim_one(store).job.attempts == 2
+
+    def test_next_due_says_how_long_to_sleep(self, store: Store) -> None:
+        """Nothing waits: for ever. Something waits: until then. More is due than was taken: not at all."""
+        assert store.turn(demand=demand(1)).next_due is None
+        enqueue(store, delay=SOON * 2)
+        enqueue(store, delay=SOON)
+        assert store.turn(demand=demand(1)).next_due == SOON
+        store.enqueue([make_new_job(), make_new_job()])
+        assert store.turn(demand=demand(1)).next_due == NO_DELAY
+        assert store.turn(demand=demand(1)).next_due == SOON
+
+    def test_a_future_job_of_high_priority_holds_nothing_back(self, store: Store) -> None:
+        """What is due runs, whatever more important is still to come."""
+        enqueue(store, priority=100, delay=SOON)
+        due = enqueue(store, priority=-100)
+        assert claim_one(store).id == due.id
+
+    def test_a_turn_without_demand_claims_nothing(self, store: Store) -> None:
+        """A stopping worker still settles."""
+        enqueue(store)
+        turn = store.turn()
+        assert (turn.claims, turn.expired, turn.next_due) == ((), (), None)
+
+
+class TestExpiry:
+    """A job whose time is over ends cancelled, and never runs."""
+
+    def test_a_job_past_its_expiry_ends_cancelled_and_is_not_run(self, store: Store, clock: FakeClock) -> None:
+        """A reminder for this morning must not go out tonight."""
+        asked = enqueue(store, delay=SOON, expires=SOON)
+        clock.advance(21)
+        turn = store.turn(demand=demand(1))
+        assert (turn.claims, turn.expired) == ((), (asked.id,))
+        job = read(store, asked)
+        assert (job.status, job.error, job.attempts, job.finished_at) == (Status.CANCELLED, EXPIRED, 0, clock.now())
+
+    def test_a_job_within_its_time_runs(self, store: Store, clock: FakeClock) -> None:
+        """The expiry counts from when it is due, not from when it was enqueued."""
+        enqueue(store, delay=SOON, expires=SOON)
+        clock.advance(19)
+        assert len(claim(store)) == 1
+
+    def test_a_running_job_does_not_expire(self, store: Store, clock: FakeClock) -> None:
+        """It began in time; what it does may be half done."""
+        enqueue(store, expires=SOON)
+        taken = claim_one(store)
+        clock.advance(30)
+        assert store.sweep().expired == ()
+        assert settle(store, taken).settled
+
+    def test_an_expired_job_does_not_use_up_a_slot(self, store: Store, clock: FakeClock) -> None:
+        """A thousand stale reminders must not starve the job behind them."""
+        stale = {enqueue(store, expires=SOON, priority=9).id for _ in range(5)}
+        fresh = enqueue(store)
+        clock.advance(30)
+        assert [taken.id for taken in claim_everything(store, 1)] == [fresh.id]
+        assert {job.id for job in store.find(JobFilter(statuses=(Status.CANCELLED,)))} == stale
+
+    def test_the_sweep_ends_what_expired_also_where_no_worker_serves(self, store: Store, clock: FakeClock) -> None:
+        """A queue without workers must not keep the promise of running one day."""
+        asked = enqueue(store, queue="deserted", expires=SOON)
+        clock.advance(11)
+        assert store.sweep().expired == (asked.id,)
+        assert read(store, asked).error == EXPIRED
+        assert store.sweep().expired == ()
+
+    def test_an_expired_job_that_a_person_retries_runs(self, store: Store, clock: FakeClock) -> None:
+        """A person who says "again" means it; expiring at once would make the verb useless."""
+        asked = enqueue(store, expires=SOON)
+        clock.advance(30)
+        store.sweep()
+        store.retry(asked.id)
+        assert claim_one(store).id == asked.id
+
+
+class TestUnknownTypes:
+    """A job that this worker does not know waits for one that does; nobody pays for it."""
+
+    def test_an_unknown_type_costs_no_try_and_holds_nobody_back(self, store: Store) -> None:
+        """During a deployment old workers meet new types."""
+        strange = [enqueue(store, "strange", priority=100) for _ in range(5)]
+        known = enqueue(store)
+        assert [taken.id for taken in claim_everything(store, 1)] == [known.id]
+        for asked in strange:
+            job = read(store, asked)
+            assert (job.status, job.blocked_by, job.attempts, job.fence) == (Status.QUEUED, "type", 0, 0)
+
+    def test_a_blocked_job_runs_when_a_sweep_names_its_type(self, store: Store, clock: FakeClock) -> None:
+        """Its true due time is kept, so it comes before what was due after it."""
+        strange = enqueue(store, "strange")
+        due = read(store, strange).scheduled_at
+        claim(store)
+        clock.advance(30)
+        later = enqueue(store)
+        assert store.sweep(["mail"]).unblocked == 0
+        assert store.sweep(["strange"]).unblocked == 1
+        assert read(store, strange).scheduled_at == due
+        assert [taken.id for taken in claim(store, 2, types=("work", "strange"))] == [strange.id, later.id]
+
+    def test_a_job_under_an_old_name_runs_once_the_alias_is_known(self, store: Store) -> None:
+        """A renamed job must not strand what was enqueued under its old name; the row keeps the name it came with."""
+        asked = enqueue(store, "old-name")
+        claim(store, types=("new-name",))
+        store.sweep(["new-name", "old-name"])
+        assert claim_one(store, types=("new-name", "old-name")).job.type == "old-name"
+        assert read(store, asked).attempts == 1
+
+    def test_blocked_jobs_are_not_due(self, store: Store) -> None:
+        """A worker that was told so would never sleep."""
+        enqueue(store, "strange")
+        claim_everything(store)
+        assert store.turn(demand=demand(1)).next_due is None
+
+    def test_one_turn_blocks_only_so_many(self, store: Store) -> None:
+        """A turn is one transaction, and all other writers wait for it."""
+        crowd = TYPES_BLOCKED_PER_TURN + 5
+        store.enqueue([make_new_job("strange", priority=1) for _ in range(crowd)])
+        known = enqueue(store)
+        assert store.turn(demand=demand(1)).next_due == NO_DELAY
+        assert [taken.id for taken in claim_everything(store)] == [known.id]
+        assert store.sweep(["strange"]).unblocked == crowd
+
+    def test_a_type_unknown_to_one_worker_is_run_by_another(self, store: Store) -> None:
+        """Blocking is about this moment, not about this job."""
+        enqueue(store, "strange")
+        claim(store)
+        store.sweep(["strange"])
+        assert claim_one(store, owner=OTHER, types=("strange",)).job.lease_owner == OTHER

@@ -1,0 +1,116 @@
+"""The steps that the suite's tests are made of: enqueue one, claim one, bring a job to a status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+from typing import Any, TypeVar
+
+from onward.driver import Claim, Demand, Settlement, Store, Turn
+from onward.job import Job, NewJob
+from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
+from onward.status import Status, Verb
+from onward.testing.factories import make_new_job
+
+T = TypeVar("T")
+
+LEASE = timedelta(seconds=60)
+PAST_LEASE = timedelta(seconds=61)
+OWNER = "host:1:one"
+OTHER = "host:2:other"
+TYPES = {"work": LEASE, "mail": LEASE}
+SOON = timedelta(seconds=10)
+NO_DELAY = timedelta(0)
+
+OUTCOMES: dict[Verb, Outcome] = {
+    Verb.COMPLETE: Completed(),
+    Verb.RETRY: Retried(NO_DELAY, "boom"),
+    Verb.DEAD_LETTER: DeadLettered("hopeless"),
+    Verb.RELEASE: Released(),
+    Verb.SNOOZE: Snoozed(NO_DELAY),
+    Verb.CANCEL: Cancelled("not needed"),
+}
+FINAL_OUTCOMES = (Completed(), DeadLettered("hopeless"), Cancelled("not needed"))
+
+
+def enqueue(store: Store, type: str = "work", payload: Any = None, **fields: Any) -> NewJob:
+    """Enqueue one job by itself, and give what was asked for."""
+    asked = make_new_job(type, payload, **fields)
+    store.enqueue([asked])
+    return asked
+
+
+def demand(slots: int = 1, *, owner: str = OWNER, types: Iterable[str] = TYPES, queues: tuple[str, ...] = ()) -> Demand:
+    """What a worker with this many free slots asks for."""
+    return Demand(lease_owner=owner, slots=slots, types=dict.fromkeys(types, LEASE), queues=queues)
+
+
+def claim(store: Store, slots: int = 1, **wanted: Any) -> tuple[Claim, ...]:
+    """Take a turn that only claims."""
+    return store.turn(demand=demand(slots, **wanted)).claims
+
+
+def claim_one(store: Store, **wanted: Any) -> Claim:
+    """Claim the job that is due, and fail when none is."""
+    (taken,) = claim(store, 1, **wanted)
+    return taken
+
+
+def claim_everything(store: Store, slots: int = 10, **wanted: Any) -> list[Claim]:
+    """Take turns as a worker would, until nothing is due."""
+    claims: list[Claim] = []
+    for _ in range(1000):
+        turn = store.turn(demand=demand(slots, **wanted))
+        claims.extend(turn.claims)
+        if not turn.claims and turn.next_due != NO_DELAY:
+            return claims
+    raise AssertionError("the store goes on saying that something is due, and gives nothing")
+
+
+def settle(store: Store, taken: Claim, outcome: Outcome | None = None, **more: Any) -> Turn:
+    """Take a turn that only settles this claim; by default it completes."""
+    return store.turn([Settlement(claim=taken, outcome=Completed() if outcome is None else outcome, **more)])
+
+
+def is_settled(turn: Turn) -> bool:
+    """Say whether the one settlement of a turn was stored."""
+    assert len(turn.settled) + len(turn.lost) == 1
+    return bool(turn.settled)
+
+
+def bring_to(store: Store, status: Status, **fields: Any) -> Claim:
+    """Enqueue a job and take it to ``status`` by way of a claim. Gives that claim; only for ``in_progress`` it still runs."""
+    enqueue(store, **fields)
+    taken = claim_one(store)
+    ending: dict[Status, Outcome | None] = {
+        Status.QUEUED: Released(),
+        Status.IN_PROGRESS: None,
+        Status.RETRYING: Retried(NO_DELAY, "boom"),
+        Status.COMPLETED: Completed(),
+        Status.DEAD_LETTER: DeadLettered("hopeless"),
+        Status.CANCELLED: Cancelled("not needed"),
+    }
+    outcome = ending[status]
+    if outcome is not None:
+        assert is_settled(settle(store, taken, outcome))
+    assert store.get(taken.id).status is status
+    return taken
+
+
+def read(store: Store, one: Claim | NewJob | Job) -> Job:
+    """Read the job of a claim, of a request, or one read before."""
+    return store.get(one.id)
+
+
+def at_once(count: int, act: Callable[[int], T]) -> list[T]:
+    """Call ``act(0)`` to ``act(count - 1)`` in as many threads, all let go at the same moment."""
+    start = Barrier(count)
+
+    def run(number: int) -> T:
+        start.wait(timeout=30)
+        return act(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))

@@ -1,0 +1,1 @@
+"""Runs jobs: claims, handlers, leases, and the way to stop."""

@@ -1,0 +1,73 @@
+"""What must happen at its time although the store may hang: a lease that was not renewed, and the time limit of a handler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from onward.clock import Clock
+from onward.durations import format_duration
+from onward.worker.reports import Reports
+from onward.worker.run import SAFE_SHARE, Run
+from onward.worker.slots import Slots
+
+logger = logging.getLogger("onward.worker")
+
+
+class Deadlines:
+    """Asks nobody but the monotonic clock.
+
+    ``shortest`` is the shortest lease or limit that any definition has, in seconds: a run that starts after a look cannot be due
+    sooner, so nothing need wake this loop. ``on_stuck`` is called when half of the slots are held by handlers that are given up.
+    """
+
+    name = "deadlines"
+
+    def __init__(
+        self, slots: Slots, *, clock: Clock, reports: Reports, shortest: float, grace: float, on_stuck: Callable[[], object]
+    ) -> None:
+        self._slots = slots
+        self._clock = clock
+        self._reports = reports
+        # A limit below half a second is not worth a look in every fraction of it: handlers are given up seconds later.
+        self._longest_pause = SAFE_SHARE * max(shortest, 0.6)
+        self._grace = grace
+        self._on_stuck = on_stuck
+        self._was_stuck = False
+
+    def tick(self) -> float:
+        now = self._clock.monotonic()
+        pauses = [self._longest_pause]
+        for run in self._slots.held():
+            if now >= run.safe_until:
+                self._lose(run)
+                continue
+            pauses.append(run.safe_until - now)
+            if run.due_to_end_at is not None:
+                pauses.append(self._watch_limit(run, run.due_to_end_at, now))
+        self._look_for_stuck_slots()
+        return max(min(pauses), 0.001)
+
+    def _watch_limit(self, run: Run, due: float, now: float) -> float:
+        """Act on the time limit, and give the seconds until it matters next."""
+        if now < due:
+            return due - now
+        run.context.ask_to_stop()
+        if now < due + self._grace:
+            return due + self._grace - now
+        limit = format_duration(run.claim.lease if run.definition.timeout is None else run.definition.timeout)
+        logger.error("job %s (%s) did not end at its limit of %s; it holds its slot until it does", run.claim.id, run.claim.job.type, limit)
+        self._slots.end_early(run, TimeoutError(f"timed out after {limit}"))
+        return self._longest_pause
+
+    def _lose(self, run: Run) -> None:
+        if self._slots.lose(run):
+            logger.warning("the lease of job %s could not be renewed in time: its outcome will not be sent", run.claim.id)
+            self._reports.lease_lost(run.claim, None)
+
+    def _look_for_stuck_slots(self) -> None:
+        is_stuck = self._slots.has_too_many_stuck
+        if is_stuck and not self._was_stuck:
+            logger.critical("half of the slots are held by handlers that do not end: no new jobs are claimed")
+            self._on_stuck()
+        self._was_stuck = is_stuck

@@ -1,0 +1,165 @@
+"""Runs one claim: decode the payload, call the handler within its time limit, and decide how the run ended.
+
+Knows no store and starts no thread, so tests, the command line and every later entry run jobs through it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from msgspec.structs import replace
+
+from onward.clock import Clock, SystemClock
+from onward.context import JobContext, Transactions
+from onward.definition import JobDefinition, Registry
+from onward.driver import Claim, Settlement
+from onward.durations import format_duration
+from onward.errors import InvalidPayload
+from onward.events import Events
+from onward.job import Job
+from onward.outcome import Completed, DeadLettered, Outcome, Released, StoppedByWorker, decide
+from onward.worker.run import Run
+
+logger = logging.getLogger("onward.worker")
+
+
+class Executor:
+    """Turns a ``Claim`` into a ``Settlement``, whatever the handler does."""
+
+    def __init__(
+        self,
+        definitions: Registry,
+        services: Any = None,
+        events: Events | None = None,
+        clock: Clock | None = None,
+        chance: Random | None = None,
+        *,
+        transactions: Transactions | None = None,
+        worker_id: str | None = None,
+    ) -> None:
+        self._definitions = definitions
+        self._services = services
+        self._events = events or Events()
+        self._clock = clock or SystemClock()
+        self._chance = chance or Random()
+        self._transactions = transactions
+        self._worker_id = worker_id
+
+    def run(self, claim: Claim) -> Settlement:
+        """Run a claim to its end in this thread; an async handler gets an event loop of its own."""
+        run = self.prepare(claim)
+        if run is None:
+            return Settlement(claim=claim, outcome=Released())
+        if run.definition.is_async:
+            return asyncio.run(self.execute_async(run))
+        return self.execute(run)
+
+    async def run_async(self, claim: Claim) -> Settlement:
+        """Run a claim to its end on the running event loop; a sync handler blocks it."""
+        run = self.prepare(claim)
+        if run is None:
+            return Settlement(claim=claim, outcome=Released())
+        if run.definition.is_async:
+            return await self.execute_async(run)
+        return self.execute(run)
+
+    def prepare(self, claim: Claim, claimed_at: float | None = None) -> Run | None:
+        """Make everything ready for a run; None when no definition here knows the type, and the claim is to be released."""
+        job = claim.job
+        if job.type not in self._definitions:
+            logger.warning("job %s of type %s was claimed but is not known here: given back", job.id, job.type)
+            return None
+        context = JobContext(job, services=self._services, transactions=self._transactions, worker_id=self._worker_id)
+        return Run(claim, self._definitions[job.type], context, self._clock.monotonic() if claimed_at is None else claimed_at)
+
+    def execute(self, run: Run) -> Settlement:
+        """Run a sync handler. Never raises."""
+        # The error is used inside its own except block only: a name that outlived it would keep the handler's frames alive.
+        try:
+            ending = self._begin(run)
+            _refuse_awaitable(run.definition, ending)
+        except BaseException as error:  # noqa: BLE001 - SystemExit and its like end a run, never a worker
+            return self.conclude(run, error)
+        return self.conclude(run, ending)
+
+    async def execute_async(self, run: Run) -> Settlement:
+        """Run an async handler. Never raises, not even when its task is cancelled."""
+        limit = run.limit
+        run.task = asyncio.current_task()
+        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, run.time_out)
+        try:
+            ending = await self._begin(run)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return self.conclude(run, error)
+        finally:
+            run.task = None
+            if timer is not None:
+                timer.cancel()
+        return self.conclude(run, ending)
+
+    def conclude(self, run: Run, ending: object) -> Settlement:
+        """Say how a run ended. Also for runs that never began, or whose handler will not end: see ``StoppedByWorker``."""
+        run.ended_at = self._clock.monotonic()
+        context, definition = run.context, run.definition
+        outcome = self._outcome(run, ending)
+        completed = isinstance(outcome, Completed)
+        return Settlement(
+            claim=run.claim,
+            outcome=outcome,
+            children=tuple(context.children) if completed else (),
+            progress=context.reported,
+            processed=context.processed,
+            failed=context.failed,
+            keeps_history=definition.keeps_history,
+        )
+
+    def _begin(self, run: Run) -> Any:
+        run.started_at = self._clock.monotonic()
+        return run.definition.call(_decode(run.definition, run.claim.job), run.context)
+
+    def _outcome(self, run: Run, ending: object) -> Outcome:
+        if run.context.completed_in_transaction:
+            if isinstance(ending, BaseException):
+                logger.warning("job %s failed after its transaction had completed it: %r", run.claim.id, type(ending))
+            return Completed()
+        job = run.claim.job
+        if run.cancel_requested_at is not None:
+            job = replace(job, cancel_requested_at=run.cancel_requested_at)
+        if isinstance(ending, asyncio.CancelledError) and run.was_cancelled_by_stop:
+            ending = StoppedByWorker()
+        elif self._is_over_limit(run) and not isinstance(ending, StoppedByWorker):
+            ending = TimeoutError(f"timed out after {format_duration(run.definition.timeout or timedelta(0))}")
+        try:
+            return decide(job, ending, run.definition.retry, self._clock.now(), self._chance)
+        except Exception as error:
+            logger.exception("no outcome could be chosen for job %s", job.id)
+            return DeadLettered(f"no outcome could be chosen: {type(error).__name__}")
+
+    def _is_over_limit(self, run: Run) -> bool:
+        if run.was_timed_out:
+            return True
+        limit, seconds = run.limit, run.seconds
+        return limit is not None and seconds is not None and seconds >= limit
+
+
+def _decode(definition: JobDefinition[Any], job: Job) -> Any:
+    try:
+        return definition.codec.decode(job.payload)
+    except InvalidPayload:
+        raise
+    except Exception as error:
+        raise InvalidPayload(f"the payload cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _refuse_awaitable(definition: JobDefinition[Any], ending: object) -> None:
+    if hasattr(type(ending), "__await__"):
+        close = getattr(ending, "close", None)
+        if close is not None:
+            close()
+        raise TypeError(f"the handler of {definition.name} returned an awaitable that nobody awaits: declare it with async def")
+
+

@@ -1,0 +1,75 @@
+"""Renews the leases of what this worker holds, in a thread that neither handlers nor the event loop can hold up."""
+
+from __future__ import annotations
+
+import logging
+
+from onward.clock import Clock
+from onward.driver import Extension, Store
+from onward.worker.pulse import Pulse
+from onward.worker.reports import Reports
+from onward.worker.run import Run
+from onward.worker.slots import Slots
+
+logger = logging.getLogger("onward.worker")
+
+
+class Heartbeat:
+    """Looks each ``poll`` seconds while something runs; renews a lease when a third of it is over, and sends progress on the way."""
+
+    name = "heartbeat"
+
+    def __init__(
+        self, store: Store, slots: Slots, pulse: Pulse, *, clock: Clock, lease_owner: str, reports: Reports, poll: float = 1.0
+    ) -> None:
+        self._store = store
+        self._slots = slots
+        self._pulse = pulse
+        self._clock = clock
+        self._lease_owner = lease_owner
+        self._reports = reports
+        self._pause = min(poll, pulse.interval)
+
+    def tick(self) -> float:
+        self._pulse.look()
+        held = self._slots.held()
+        if not held:
+            self._pulse.beat()
+            return self._pulse.interval
+        now = self._clock.monotonic()
+        due = [run for run in held if self._is_due(run, now)]
+        if due:
+            self._renew(due, now)
+        self._pulse.beat()
+        asked = set(due)
+        self._look_for_cancellations([run for run in held if run not in asked and now - run.claimed_at >= self._pause])
+        return self._pause
+
+    def _is_due(self, run: Run, now: float) -> bool:
+        return now - run.renewed_at + self._pause > run.lease / 3 or run.context.reported is not run.sent_progress
+
+    def _renew(self, due: list[Run], now: float) -> None:
+        progress = [run.context.reported for run in due]
+        extended = self._store.extend([Extension(run.claim, reported) for run, reported in zip(due, progress, strict=True)])
+        for run, reported in zip(due, progress, strict=True):
+            if run.claim.id in extended.lost:
+                self._lose(run)
+                continue
+            run.renewed_at = now
+            run.sent_progress = reported
+            if run.claim.id in extended.cancel_requested:
+                self._slots.cancel(run, self._clock.now())
+
+    def _look_for_cancellations(self, runs: list[Run]) -> None:
+        if not runs:
+            return
+        by_key = {run.key: run for run in runs}
+        for job in self._store.held(self._lease_owner):
+            run = by_key.get((job.id, job.fence))
+            if run is not None and job.cancel_requested_at is not None:
+                self._slots.cancel(run, job.cancel_requested_at)
+
+    def _lose(self, run: Run) -> None:
+        if self._slots.lose(run):
+            logger.warning("job %s was taken from this worker, or its row is gone: its outcome will not be sent", run.claim.id)
+            self._reports.lease_lost(run.claim, None)

@@ -1,0 +1,109 @@
+"""Outcomes that are not stored yet. None is lost: a failing store keeps them here, a bad one is replaced and spares its batch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from onward.driver import Demand, Settlement, Store, Turn
+from onward.errors import StoreError
+from onward.outcome import Completed, DeadLettered
+from onward.worker.reports import Reports
+from onward.worker.run import Run
+from onward.worker.slots import Slots
+
+logger = logging.getLogger("onward.worker")
+
+Key = tuple[str, int]
+NOTHING = Turn()
+
+
+class Outbox:
+    """Used by the claiming thread alone."""
+
+    def __init__(self, store: Store, slots: Slots, reports: Reports) -> None:
+        self._store = store
+        self._slots = slots
+        self._reports = reports
+        self._settlements: dict[Key, Settlement] = {}
+        self._runs: dict[Key, Run] = {}
+        """The run behind a settlement; none for a claim that never started."""
+        self.settled = 0
+        """How many outcomes this worker has stored."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._settlements
+
+    @property
+    def size(self) -> int:
+        return len(self._settlements)
+
+    def known(self) -> set[Key]:
+        """The claims whose outcome is here."""
+        return set(self._settlements)
+
+    def add(self, ended: Iterable[tuple[Run, Settlement]]) -> None:
+        for run, settlement in ended:
+            self._settlements[run.key] = settlement
+            self._runs[run.key] = run
+
+    def add_unstarted(self, settlement: Settlement) -> None:
+        self._settlements[(settlement.claim.id, settlement.claim.fence)] = settlement
+
+    def turn(self, demand: Demand | None) -> Turn:
+        """One turn of the store with everything that is here. Raises ``StoreError`` and keeps all of it."""
+        settlements = tuple(self._settlements.values())
+        try:
+            turn = self._store.turn(settlements, demand)
+        except StoreError:
+            raise
+        except Exception:
+            if not settlements:
+                raise
+            logger.exception("an outcome could not be stored; storing %d of them one by one", len(settlements))
+            self._store_singly(settlements)
+            return NOTHING if demand is None else self._store.turn((), demand)
+        self._sign_off(turn)
+        return turn
+
+    def _store_singly(self, settlements: Sequence[Settlement]) -> None:
+        for settlement in settlements:
+            for version in _ever_plainer(settlement):
+                try:
+                    self._sign_off(self._store.turn((version,)))
+                    break
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a plainer form of the outcome is tried next
+                    logger.error("the outcome of job %s could not be stored: %s", settlement.claim.id, error)
+            else:
+                logger.critical("no outcome of job %s can be stored: its lease will run out", settlement.claim.id)
+                self._take((settlement.claim.id, settlement.claim.fence))
+
+    def _sign_off(self, turn: Turn) -> None:
+        for settlement in turn.settled:
+            run = self._take((settlement.claim.id, settlement.claim.fence))
+            self.settled += 1
+            self._reports.settled(settlement, None if run is None else run.seconds)
+        for settlement in turn.lost:
+            run = self._take((settlement.claim.id, settlement.claim.fence))
+            logger.warning("job %s was taken from this worker, or its row is gone: its outcome is not stored", settlement.claim.id)
+            self._reports.lease_lost(settlement.claim, None if run is None else run.seconds)
+
+    def _take(self, key: Key) -> Run | None:
+        self._settlements.pop(key, None)
+        run = self._runs.pop(key, None)
+        if run is not None:
+            self._slots.forget(run)
+        return run
+
+
+def _ever_plainer(settlement: Settlement) -> Iterable[Settlement]:
+    """The outcome as it is, then forms of it that leave out what may not be storable."""
+    yield settlement
+    if isinstance(settlement.outcome, Completed):
+        yield replace(settlement, outcome=Completed(error="result could not be stored: the store refused it"), progress=None)
+    yield replace(settlement, outcome=DeadLettered("the outcome of this run could not be stored"), children=(), progress=None)

@@ -1,0 +1,352 @@
+"""Where handlers run: up to ``size`` at once, sync ones in threads, async ones on one event loop, counted together.
+
+A run is *waiting* (claimed, not started), then *inside* (its handler runs). While it is also *open*, its outcome is ours to send:
+whoever takes it out of ``_open`` first, the handler's end or a deadline, is the one that settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from onward.driver import Settlement
+from onward.outcome import StoppedByWorker
+from onward.worker.executor import Executor
+from onward.worker.run import Run
+from onward.worker.started import StartedJobs
+
+logger = logging.getLogger("onward.worker")
+
+Ended = tuple[Run, Settlement]
+
+
+class Slots:
+    """Starts claims as places get free and keeps what ended until it is taken. ``ring`` is called when something ended."""
+
+    def __init__(self, size: int, executor: Executor, ring: Callable[[], object], *, started: StartedJobs | None = None) -> None:
+        self.size = size
+        self._executor = executor
+        self._ring = ring
+        self._started = started
+        self._lock = threading.Lock()
+        self._waiting: deque[Run] = deque()
+        self._inside: dict[Run, None] = {}
+        self._open: dict[Run, None] = {}
+        self._alone: Run | None = None
+        self._ended: deque[Ended] = deque()
+        self._threads = Threads(self._work)
+        self._loop = EventLoop()
+        self._ring_is_due = False
+
+    # -- what is where -------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing waits, runs, or is to be settled."""
+        return not (self._waiting or self._open or self._ended)
+
+    @property
+    def has_open(self) -> bool:
+        """True while a handler runs whose outcome we wait for."""
+        return bool(self._open)
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._ended)
+
+    @property
+    def has_too_many_stuck(self) -> bool:
+        """True when half of the places or more are held by handlers that are given up."""
+        return 2 * (len(self._inside) - len(self._open)) >= self.size
+
+    def held(self) -> list[Run]:
+        """Every claim whose lease must be renewed."""
+        with self._lock:
+            return [*self._open, *self._waiting]
+
+    def known(self) -> set[tuple[str, int]]:
+        """Every claim that is here in any way, given up ones and ended ones included."""
+        with self._lock:
+            return {run.key for run in (*self._inside, *self._waiting, *(run for run, _ in self._ended))}
+
+    def room(self, prefetch: int) -> int:
+        """How many more claims to ask for. None beside a job that runs alone."""
+        with self._lock:
+            if self._alone is not None or any(run.claim.job.isolated for run in self._waiting):
+                return 0
+            return max(self.size + prefetch - len(self._inside) - len(self._waiting), 0)
+
+    # -- start and end -------------------------------------------------------------------------------------------
+
+    def start(self, runs: Iterable[Run]) -> None:
+        """Start these in order, as soon as there is room."""
+        with self._lock:
+            self._waiting.extend(runs)
+            picked = self._pick()
+        self._dispatch(picked)
+
+    def take_ended(self) -> list[Ended]:
+        """Take what ended since the last time."""
+        taken = []
+        while self._ended:
+            taken.append(self._ended.popleft())
+        return taken
+
+    def take_waiting(self) -> list[Run]:
+        """Take back what has not started."""
+        with self._lock:
+            taken = list(self._waiting)
+            self._waiting.clear()
+        return taken
+
+    def end_early(self, run: Run, ending: object) -> None:
+        """Settle a run with ``ending`` though its handler is still inside; it keeps its place until it ends."""
+        with self._lock:
+            is_ours = self._open.pop(run, self) is None
+            picked = self._free_from(run)
+        self._dispatch(picked)
+        if is_ours:
+            self._ended.append((run, self._executor.conclude(run, ending)))
+            self._ring()
+
+    def lose(self, run: Run) -> bool:
+        """The claim is not ours any more: tell the handler and send no outcome. False when that was known, or the run has ended."""
+        with self._lock:
+            was_ours = self._open.pop(run, self) is None
+            if run in self._waiting:
+                self._waiting.remove(run)
+                was_ours = True
+            picked = self._free_from(run)
+        self._dispatch(picked)
+        if was_ours:
+            run.is_lost = True
+            run.context.lose_lease()
+            self.forget(run)
+        return was_ours
+
+    def cancel(self, run: Run, at: datetime) -> None:
+        """A person asked for it: tell the handler; an async one is cancelled."""
+        if run.cancel_requested_at is None:
+            run.cancel_requested_at = at
+            run.context.ask_to_stop()
+            if run.definition.is_async:
+                self._loop.call(run.cancel_task)
+
+    def forget(self, run: Run) -> None:
+        """Its outcome is stored, or not ours to store."""
+        if self._started is not None and run.mark is not None:
+            self._started.remove(run.mark)
+            run.mark = None
+
+    # -- stop ----------------------------------------------------------------------------------------------------
+
+    def ask_to_stop(self) -> None:
+        """Make ``ctx.should_stop`` true for all that run."""
+        for run in self.held():
+            run.context.ask_to_stop()
+
+    def cancel_tasks(self) -> None:
+        """Cancel every async handler; it gives its job back unless it still comes to an end."""
+        for run in self.held():
+            if run.definition.is_async:
+                run.was_cancelled_by_stop = True
+                self._loop.call(run.cancel_task)
+
+    def abandon(self) -> None:
+        """Give back every job whose handler has not ended."""
+        with self._lock:
+            runs = list(self._open)
+        for run in runs:
+            self.end_early(run, StoppedByWorker())
+
+    def close(self) -> bool:
+        """Let threads and loop end once nothing is inside. False when a handler is, so that they cannot."""
+        self._threads.close()
+        self._loop.close()
+        return not self._inside
+
+    # -- the way of a run ----------------------------------------------------------------------------------------
+
+    def _pick(self) -> list[Run]:
+        """Choose what starts now. The caller holds the lock."""
+        picked = []
+        while self._waiting and len(self._inside) < self.size and self._alone is None:
+            run = self._waiting[0]
+            if run.claim.job.isolated:
+                if self._open:  # a run that is given up has its outcome already, so it is no neighbour that could be harmed
+                    _warn_of_isolation(run)
+                    break
+                self._alone = run
+            self._waiting.popleft()
+            self._inside[run] = self._open[run] = None
+            picked.append(run)
+        return picked
+
+    def _free_from(self, run: Run) -> list[Run]:
+        """Choose what starts now that ``run`` has ended or is given up. The caller holds the lock."""
+        if self._alone is run:
+            self._alone = None
+        return self._pick() if self._waiting else []
+
+    def _dispatch(self, picked: list[Run]) -> None:
+        tasks = []
+        for run in picked:
+            if run.definition.is_async:
+                tasks.append(run)
+            else:
+                self._threads.put(run)
+        if tasks:
+            self._loop.call(lambda: self._begin_tasks(tasks))
+
+    def _work(self, first: Run) -> None:
+        """The life of a thread from one idle moment to the next."""
+        run: Run | None = first
+        while run is not None:
+            settlement = self._execute(run)
+            picked = self._leave(run, settlement)
+            del settlement
+            self._ring()
+            run = next((one for one in picked if not one.definition.is_async), None)
+            if run is not None:
+                picked.remove(run)
+            self._dispatch(picked)
+
+    def _execute(self, run: Run) -> Settlement:
+        if run.cancel_requested_at is not None:
+            return self._executor.conclude(run, StoppedByWorker())
+        self._mark(run)
+        return self._executor.execute(run)
+
+    def _begin_tasks(self, runs: list[Run]) -> None:
+        for run in runs:
+            # Known to the run only from its first step on (see Executor): a task cancelled before that would never get here at all.
+            # Until then the loop's own queue keeps it alive.
+            asyncio.get_running_loop().create_task(self._run_task(run))
+
+    async def _run_task(self, run: Run) -> None:
+        if run.cancel_requested_at is not None or run.was_cancelled_by_stop:
+            settlement = self._executor.conclude(run, StoppedByWorker())
+        else:
+            self._mark(run)
+            settlement = await self._executor.execute_async(run)
+        picked = self._leave(run, settlement)
+        if not self._ring_is_due:
+            # One ring for all that end in this round of the loop.
+            self._ring_is_due = True
+            asyncio.get_running_loop().call_soon(self._ring_once)
+        tasks = [one for one in picked if one.definition.is_async]
+        if len(tasks) < len(picked):
+            self._dispatch([one for one in picked if not one.definition.is_async])
+        self._begin_tasks(tasks)
+
+    def _ring_once(self) -> None:
+        self._ring_is_due = False
+        self._ring()
+
+    def _leave(self, run: Run, settlement: Settlement) -> list[Run]:
+        """A handler has ended: keep its outcome if it is ours to send, and choose who takes the place."""
+        with self._lock:
+            del self._inside[run]
+            if self._open.pop(run, self) is None:
+                if run.is_lost:
+                    logger.warning("job %s ended without its lease: its outcome is not sent", run.claim.id)
+                else:
+                    self._ended.append((run, settlement))
+            return self._free_from(run)
+
+    def _mark(self, run: Run) -> None:
+        if self._started is not None:
+            run.mark = self._started.add(run.claim.job.id)
+
+
+class Threads:
+    """Threads for sync handlers, started when needed and kept. They never hold up the exit of the process."""
+
+    def __init__(self, work: Callable[[Run], None]) -> None:
+        self._work = work
+        self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._handed_out = 0
+        """How many threads are needed for the runs that were put and whose thread is not idle again."""
+
+    def put(self, run: Run) -> None:
+        with self._lock:
+            self._handed_out += 1
+            needs_thread = self._handed_out > self._count
+            self._count += needs_thread
+        self._queue.put(run)
+        if needs_thread:
+            threading.Thread(target=self._serve, name="onward-slot", daemon=True).start()
+
+    def close(self) -> None:
+        for _ in range(self._count):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while (run := self._queue.get()) is not None:
+            try:
+                self._work(run)
+            except BaseException:
+                # Only a defect of ours ends here: handlers' errors became outcomes. The place must live on.
+                logger.exception("a slot failed outside its handler")
+            with self._lock:
+                self._handed_out -= 1
+            # An idle thread must not keep the last job alive.
+            run = None
+
+
+class EventLoop:
+    """One event loop in one thread, started with the first async job."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call ``function`` on the loop, from any thread."""
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._serve, args=(self._loop,), name="onward-loop", daemon=True).start()
+        self._loop.call_soon_threadsafe(function)
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._is_closed:
+            try:
+                loop.run_forever()
+            except BaseException:
+                # SystemExit and KeyboardInterrupt of a handler's own subtask come out here; its neighbours go on.
+                logger.exception("a task ended the event loop; it goes on")
+        if not asyncio.all_tasks(loop):
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+
+
+_warned_of_isolation = False
+
+
+def _warn_of_isolation(run: Run) -> None:
+    global _warned_of_isolation
+    if not _warned_of_isolation:
+        _warned_of_isolation = True
+        logger.warning(
+            "job %s of type %s must run alone: it waits until nothing else runs in this process, and nothing starts beside it",
+            run.claim.id,
+            run.claim.job.type,
+        )

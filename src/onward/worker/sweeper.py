@@ -1,0 +1,36 @@
+"""Takes back what dead workers held."""
+
+from __future__ import annotations
+
+import logging
+
+from onward.definition import Registry
+from onward.driver import Store
+from onward.worker.pulse import Pulse
+from onward.worker.reports import Reports
+
+logger = logging.getLogger("onward.worker")
+
+
+class Sweeper:
+    """One sweep each ``interval`` seconds, at any worker; any number may sweep at once."""
+
+    name = "sweeper"
+
+    def __init__(self, store: Store, definitions: Registry, pulse: Pulse, *, reports: Reports, interval: float) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._pulse = pulse
+        self._reports = reports
+        self._interval = interval
+
+    def tick(self) -> float:
+        if not self._pulse.allows_sweep():
+            return min(self._pulse.interval, self._interval)
+        swept = self._store.sweep(self._definitions.leases())
+        for job in swept.requeued:
+            logger.warning("job %s of type %s was taken back from a worker that is gone", job.id, job.type)
+        for job in swept.dead_lettered:
+            logger.error("job %s of type %s is dead-lettered: every worker that ran it was lost", job.id, job.type)
+        self._reports.swept(swept)
+        return self._interval

@@ -1,0 +1,254 @@
+"""``Worker``: the parts of a worker put together, started, and stopped within its grace."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from random import Random
+from secrets import token_hex
+from typing import Any, Protocol
+
+from onward.clock import Clock
+from onward.definition import Duration, Registry
+from onward.driver import Retention, Store
+from onward.durations import format_duration, parse_duration
+from onward.errors import InvalidDefinition
+from onward.events import Events
+from onward.worker.deadlines import Deadlines
+from onward.worker.executor import Executor
+from onward.worker.heartbeat import Heartbeat
+from onward.worker.loop import Loop
+from onward.worker.outbox import Outbox
+from onward.worker.producer import Producer
+from onward.worker.pruner import Pruner
+from onward.worker.pulse import Pulse
+from onward.worker.reports import Reports
+from onward.worker.slots import Slots
+from onward.worker.started import StartedJobs
+from onward.worker.stopping import Stopping
+from onward.worker.sweeper import Sweeper
+from onward.worker.transactions import StoreTransactions
+
+logger = logging.getLogger("onward.worker")
+
+EXIT_OK = 0
+EXIT_STUCK = 75
+"""Half of the slots are held by handlers that do not end: only a new process helps."""
+
+
+class Reconciliation(Protocol):
+    """What a reconciler found, one line a discrepancy."""
+
+    discrepancies: Sequence[str]
+
+
+class Reconciler(Protocol):
+    """Compares what completed jobs promised with the world outside."""
+
+    name: str
+
+    def reconcile(self, store: Store) -> Any: ...
+
+
+class Worker:
+    """Claims jobs and runs them.
+
+    ``queues`` empty serves all. ``concurrency`` is how many handlers run at once, of all kinds together. ``poll`` is how long an idle
+    worker waits before it looks again. ``grace`` is how long a stop waits for running jobs; None waits for ever. ``timeout_grace`` is
+    what a handler in a thread gets beyond its time limit before it is given up. ``max_jobs`` ends the worker after that many jobs,
+    ``drain`` when nothing is due any more. ``lease_owner``, ``started`` and ``supervised`` are for the process that the supervisor
+    starts. Installs no signal handlers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Registry,
+        *,
+        events: Events | None = None,
+        services: Any = None,
+        retention: Retention | None = None,
+        reconcilers: Iterable[Reconciler] = (),
+        queues: Iterable[str] = (),
+        concurrency: int = 16,
+        poll: Duration = "1s",
+        sweep_every: Duration = "30s",
+        prune_every: Duration = "10m",
+        grace: Duration | None = "30s",
+        timeout_grace: Duration = "5s",
+        name: str | None = None,
+        max_jobs: int | None = None,
+        drain: bool = False,
+        lease_owner: str | None = None,
+        started: StartedJobs | None = None,
+        supervised: bool = False,
+        clock: Clock | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        _check_count("concurrency", concurrency)
+        _check_count("max_jobs", 1 if max_jobs is None else max_jobs)
+        clock, chance = clock or store.clock, chance or Random()
+        self.lease_owner = lease_owner or make_lease_owner()
+        self.name = name or self.lease_owner
+        self.exit_code = EXIT_OK
+        self.finished = threading.Event()
+        """Set when the worker has stopped and given everything back."""
+        self._store = store
+        self._reconcilers = tuple(reconcilers)
+        self._supervised = supervised
+        self._concurrency = concurrency
+        self._queues = tuple(queues)
+        self._thread: threading.Thread | None = None
+        leases = [lease.total_seconds() for lease in definitions.leases().values()] or [60.0]
+        limits = [one.timeout.total_seconds() for one in definitions if one.timeout is not None]
+        reports = Reports(events or Events(), self.lease_owner)
+        executor = Executor(
+            definitions,
+            services,
+            clock=clock,
+            chance=chance,
+            transactions=StoreTransactions(store, definitions),
+            worker_id=self.lease_owner,
+        )
+        pulse = Pulse(clock, min(leases) / 3)
+        self.slots = Slots(concurrency, executor, self._ring, started=started)
+        outbox = Outbox(store, self.slots, reports)
+        poll_seconds = max(parse_duration(poll).total_seconds(), 0.01)
+        self.producer = Producer(
+            store,
+            definitions,
+            self.slots,
+            executor,
+            outbox,
+            clock=clock,
+            reports=reports,
+            lease_owner=self.lease_owner,
+            queues=self._queues,
+            poll=poll_seconds,
+            drain=drain,
+            max_jobs=max_jobs,
+            on_drained=self.ask_to_stop,
+        )
+        self.heartbeat = Heartbeat(
+            store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds
+        )
+        self.deadlines = Deadlines(
+            self.slots,
+            clock=clock,
+            reports=reports,
+            shortest=min(leases + limits),
+            grace=parse_duration(timeout_grace).total_seconds(),
+            on_stuck=self._give_up,
+        )
+        self.sweeper = Sweeper(store, definitions, pulse, reports=reports, interval=parse_duration(sweep_every).total_seconds())
+        self.pruner = Pruner(store, retention or Retention(), interval=parse_duration(prune_every).total_seconds())
+        self._stopping = Stopping(self.slots, self.producer, grace=None if grace is None else parse_duration(grace).total_seconds())
+
+        def loop(duty: Any, **options: Any) -> Loop:
+            return Loop(duty, chance=chance, on_error=lambda error: pulse.fail(), **options)
+
+        self._producing = loop(self.producer, rest=self.producer.rest)
+        self._maintenance = [
+            loop(self.sweeper, jitter=0.1),
+            loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0)),
+        ]
+        # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
+        self._watching = [loop(self.heartbeat, longest_back_off=pulse.interval), loop(self.deadlines, longest_back_off=1.0)]
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Work in background threads and return at once."""
+        self._thread = threading.Thread(target=self.run, name="onward-producer", daemon=True)
+        self._thread.start()
+
+    def run(self) -> int:
+        """Work in this thread until stopped. Gives the exit code: 0, or 75 when only a new process can help."""
+        queues = ", ".join(self._queues) or "every queue"
+        logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
+        for loop in (*self._watching, *self._maintenance):
+            loop.start()
+        if self._reconcilers:
+            threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
+        try:
+            self._producing.run()
+        except KeyboardInterrupt:
+            self.ask_to_stop()
+        finally:
+            self._wind_down()
+        return self.exit_code
+
+    # -- stop ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.was_asked
+
+    def ask_to_stop(self, grace: Duration | None = None) -> None:
+        """Claim no more, and end within the grace; a second call can only shorten it. Returns at once."""
+        self._stopping.ask(None if grace is None else parse_duration(grace).total_seconds())
+        self._producing.stop()
+        self.producer.ask_to_stop()
+        self.slots.ask_to_stop()
+
+    def stop(self, grace: Duration | None = None) -> int:
+        """Ask to stop and wait for the end. Gives the exit code."""
+        self.ask_to_stop(grace)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        return self.exit_code
+
+    def wait_until_idle(self, seconds: float = 30.0) -> bool:
+        """Wait until everything that was due when this was called has been worked off. Says whether that happened in time."""
+        return self.producer.wait_until_idle(seconds)
+
+    def _wind_down(self) -> None:
+        began = time.monotonic()
+        for loop in self._maintenance:
+            loop.stop()
+        self.ask_to_stop()
+        is_clean = self._stopping.run()
+        for loop in self._watching:
+            loop.stop()
+        self.slots.close()
+        took = format_duration(timedelta(seconds=round(time.monotonic() - began, 1)))
+        logger.info("worker %s stopped after %s%s", self.name, took, "" if is_clean else "; handlers that did not end were given up")
+        self.finished.set()
+
+    # -- called by the parts -----------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        self.producer.ring()
+        self._stopping.ring()
+
+    def _give_up(self) -> None:
+        if self._supervised:
+            self.exit_code = EXIT_STUCK
+            self.ask_to_stop()
+        else:
+            logger.critical("this worker has no supervisor that could replace its process: restart the program")
+
+    def _reconcile(self) -> None:
+        for reconciler in self._reconcilers:
+            try:
+                found = reconciler.reconcile(self._store)
+            except Exception:
+                logger.exception("reconciling %s failed", reconciler.name)
+                continue
+            for line in found.discrepancies:
+                logger.warning("reconcile %s: %s", reconciler.name, line)
+
+
+def make_lease_owner(pid: int | None = None, nonce: str | None = None) -> str:
+    """Name one start of one process: host:pid:nonce, so that a reused pid or host name is never taken for the same."""
+    return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}:{nonce or token_hex(4)}"
+
+
+def _check_count(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidDefinition(f"{what} must be a whole number from 1, not {value!r}")

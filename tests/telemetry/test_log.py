@@ -1,0 +1,173 @@
+"""Lifecycle events as JSON lines: complete, one a line, and never the reason a worker stops."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.events import Event, Events
+from onward.telemetry.log import LONGEST_LINE, LifecycleLog, configure_logging
+
+EVENT = Event(
+    event="failed",
+    job_id="01JE0000000000000000000000",
+    job_type="send-welcome",
+    queue="mail",
+    worker_id="host:1:abc",
+    attempts=2,
+    priority=7,
+    duration_ms=12.34567,
+    error="ValueError: no",
+    correlation_id="request-9",
+)
+
+
+def test_an_event_becomes_one_line_with_every_field() -> None:
+    """Log pipelines read these by name; a missing or renamed field breaks them silently."""
+    stream = io.StringIO()
+    LifecycleLog(stream, FakeClock(datetime(2026, 3, 1, 9, 30, tzinfo=UTC)))(EVENT)
+    (line,) = stream.getvalue().splitlines()
+    assert json.loads(line) == {
+        "event": "failed",
+        "at": "2026-03-01T09:30:00.000000Z",
+        "job_id": "01JE0000000000000000000000",
+        "job_type": "send-welcome",
+        "queue": "mail",
+        "worker_id": "host:1:abc",
+        "attempts": 2,
+        "priority": 7,
+        "duration_ms": 12.346,
+        "error": "ValueError: no",
+        "correlation_id": "request-9",
+        "committed": True,
+    }
+
+
+@pytest.mark.parametrize("error", ["é😀" * 50_000, "\x1b[31m" * 5000, '\\"\n' * 5000, "\udc80" * 5000, "\U000e0001" * 5000])
+def test_a_line_fits_into_one_write_of_a_pipe(error: str) -> None:
+    """Longer ones would mix with the lines of the other worker processes that share the pipe."""
+    stream = io.StringIO()
+    longest = Event(
+        event="failed", job_id="0" * 26, job_type="t" * 100, queue="q" * 100, worker_id="w" * 300, error=error, correlation_id=error
+    )
+    LifecycleLog(stream)(longest)
+    (line,) = stream.getvalue().splitlines()
+    assert len(line.encode()) < LONGEST_LINE
+    assert json.loads(line)["error"]
+
+
+def test_stored_text_cannot_reach_the_terminal_as_a_command() -> None:
+    """An error text is written by strangers; a worker's stdout is often a terminal."""
+    stream = io.StringIO()
+    LifecycleLog(stream)(Event(event="failed", job_id="1", job_type="t", error="a\x1b[2J\x9b31m\u202eb\nc"))
+    written = stream.getvalue()
+    assert written.rstrip("\n").isprintable()
+    assert json.loads(written)["error"] == "a\\x1b[2J\\x9b31m\\u202eb\nc"
+
+
+def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
+    """A worker emits from its handlers' threads."""
+    path = tmp_path / "log"
+    with path.open("w") as stream:
+        log = LifecycleLog(stream)
+        threads = [threading.Thread(target=lambda: [log(EVENT) for _ in range(200)]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    lines = path.read_text().splitlines()
+    assert len(lines) == 1600
+    assert all(json.loads(line)["event"] == "failed" for line in lines)
+
+
+def test_a_closed_pipe_costs_the_lines_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    """``onward worker | head`` must not stop the work; one warning says that lines are lost, not one a line."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as stream:
+        log = LifecycleLog(stream)
+        for _ in range(3):
+            log(EVENT)
+    assert log.lines_lost == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_closed_stream_costs_the_lines_and_nothing_else() -> None:
+    """Some frameworks close or replace sys.stdout."""
+    stream = io.StringIO()
+    log = LifecycleLog(stream)
+    stream.close()
+    Events([log]).emit(EVENT)
+    assert log.lines_lost == 1
+
+
+def test_a_full_disk_costs_the_lines_and_nothing_else() -> None:
+    """Logs fill disks; the jobs still have to be done."""
+    with open("/dev/full", "w") as stream:
+        log = LifecycleLog(stream)
+        log(EVENT)
+        log(EVENT)
+    assert log.lines_lost == 2
+
+
+def test_a_line_cut_off_by_a_full_disk_does_not_spoil_the_next(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Half a line and a whole one on the same line would both be unreadable."""
+    path = tmp_path / "log"
+    real_write, room = os.write, [10]
+
+    def write_until_full(descriptor: int, data: bytes) -> int:
+        if not room:
+            return real_write(descriptor, data)
+        if left := room.pop():
+            room.append(0)
+            return real_write(descriptor, data[:left])
+        raise OSError(28, "No space left on device")
+
+    with path.open("w") as stream:
+        log = LifecycleLog(stream)
+        monkeypatch.setattr("onward.telemetry.log.os.write", write_until_full)
+        log(EVENT)
+        log(EVENT)
+        log(EVENT)
+    half, *whole = path.read_text().splitlines()
+    assert len(half) == 10
+    assert [json.loads(line)["event"] for line in whole] == ["failed", "failed"]
+    assert log.lines_lost == 1
+
+
+def bare_logging(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """Root and ``onward`` loggers as in a fresh process. Called in the test itself: pytest adds handlers of its own before."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(logging.getLogger("onward"), "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    return root
+
+
+def test_logging_goes_to_stderr_where_nobody_set_it_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Stdout carries the lifecycle lines; a log record in between would not be JSON."""
+    bare_logging(monkeypatch)
+    configure_logging()
+    logging.getLogger("anything").info("heard")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "INFO anything: heard" in err
+
+
+@pytest.mark.parametrize("name", [None, "onward"])
+def test_an_application_that_set_up_logging_keeps_it(monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    """A second handler would print every record twice."""
+    root = bare_logging(monkeypatch)
+    own = logging.NullHandler()
+    logging.getLogger(name).addHandler(own)
+    configure_logging()
+    assert logging.getLogger(name).handlers == [own]
+    assert root.handlers == ([own] if name is None else [])

@@ -1,0 +1,98 @@
+"""The public surface is a list: whoever changes it changes this file, where a reviewer sees it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import onward
+
+PUBLIC_NAMES = {
+    "Cancel",
+    "DuplicateJob",
+    "DurabilityWarning",
+    "Event",
+    "IllegalTransition",
+    "InvalidDefinition",
+    "InvalidPayload",
+    "Job",
+    "JobContext",
+    "JobDefinition",
+    "JobHandle",
+    "JobNotFound",
+    "KeyReused",
+    "LeaseLost",
+    "Onward",
+    "OnwardError",
+    "OutcomeUnknown",
+    "PayloadTooLarge",
+    "PermanentJobError",
+    "Release",
+    "Retention",
+    "RetryPolicy",
+    "Snooze",
+    "Status",
+    "StoreBusy",
+    "StoreError",
+    "StoreUnavailable",
+    "TransientJobError",
+    "define_job",
+    "job",
+}
+
+HEAVY = {"asyncio", "click", "concurrent.futures.process", "ctypes", "dataclasses", "email", "http", "multiprocessing", "rich", "sqlite3"}
+
+MODULES_AFTER = "import sys; {statement}; print('\\n'.join(sorted(sys.modules)))"
+
+
+def modules_after(statement: str) -> set[str]:
+    """Say which modules a fresh interpreter has loaded after one statement."""
+    command = [sys.executable, "-c", MODULES_AFTER.format(statement=statement)]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split())
+
+
+def top(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
+def test_the_public_names_are_these_and_no_others() -> None:
+    """A name that slips in is a promise to keep; one that slips out breaks an application."""
+    assert set(onward.__all__) == PUBLIC_NAMES
+    assert all(hasattr(onward, name) for name in PUBLIC_NAMES)
+
+
+def test_the_list_of_public_names_is_sorted_and_says_each_once() -> None:
+    """Two branches that add a name then meet in a merge, not in a doubled line."""
+    assert onward.__all__ == sorted(set(onward.__all__))
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    """Help in an editor is the documentation that is read most."""
+    text = getattr(onward, name).__doc__
+    assert text, f"onward.{name} has no docstring"
+    assert len(text.split()) >= 3, f"the docstring of onward.{name} says nothing: {text!r}"
+
+
+def test_importing_onward_loads_only_the_standard_library_and_msgspec() -> None:
+    """Code that only enqueues must not pay for a command line or a web framework, nor need them installed."""
+    brought_by_msgspec = top(modules_after("import msgspec"))
+    loaded = top(modules_after("import onward"))
+    strangers = {name for name in loaded - brought_by_msgspec if name not in sys.stdlib_module_names}
+    assert strangers == {"onward"}
+
+
+def test_importing_onward_leaves_the_heavy_parts_of_the_standard_library_alone() -> None:
+    """A short script and a serverless function pay the import on every start."""
+    before = modules_after("import msgspec, logging, threading")
+    assert (modules_after("import onward") - before) & HEAVY == set()
+
+
+def test_no_driver_worker_or_command_line_is_loaded_before_it_is_used() -> None:
+    """Enqueueing needs no worker, and one backend needs no other."""
+    loaded = modules_after("import onward")
+    assert {
+        name for name in loaded if name.startswith(("onward.worker", "onward.cli", "onward.testing", "onward.files", "onward.drivers."))
+    } == set()

@@ -17,7 +17,7 @@ from onward.cli.main import cli
 from onward.definition import define_job
 from onward.retry import RetryPolicy
 
-SHOP = '''
+SHOP = """
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ not_an_app = 42
 
 def make_app() -> Onward:
     return app
-'''
+"""
 
 
 class Run(Protocol):

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import Run
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def one_line(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> None:
@@ -111,7 +112,9 @@ def test_a_payload_that_is_not_utf8_is_told_in_one_line(onward: Run) -> None:
     ],
 )
 @pytest.mark.parametrize("command", [["enqueue", "broken"], ["worker", "--drain"], ["jobs", "list"]], ids=lambda command: command[0])
-def test_an_application_that_is_not_there_is_told_in_one_line(onward: Run, shop: Path, name: str, parts: list[str], command: list[str]) -> None:
+def test_an_application_that_is_not_there_is_told_in_one_line(
+    onward: Run, shop: Path, name: str, parts: list[str], command: list[str]
+) -> None:
     """Exit code 4; a typo in the name is the first mistake that everyone makes."""
     (shop / "typo.py").write_text("app = undefined_name\n")
     (shop / "quits.py").write_text("import sys\nsys.exit(0)\n")
@@ -192,7 +195,9 @@ def test_a_locked_database_is_told_in_one_line(onward: Run, shop: Path) -> None:
     onward("-A", "shop:app", "enqueue", "broken")
     with closing(sqlite3.connect(shop / "shop.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        (shop / "impatient.py").write_text("from shop import *\napp = Onward('sqlite:///shop.db?timeout=100ms', jobs=[define_job('broken', broken)])\n")
+        (shop / "impatient.py").write_text(
+            "from shop import *\napp = Onward('sqlite:///shop.db?timeout=100ms', jobs=[define_job('broken', broken)])\n"
+        )
         one_line(onward("-A", "impatient:app", "enqueue", "broken"), 3)
         listed = onward("-u", "sqlite:///shop.db?timeout=100ms", "jobs", "list", "--json")
         assert (listed.returncode, len(listed.stdout.splitlines())) == (0, 1)
@@ -245,11 +250,11 @@ def test_an_unwritable_output_is_told_in_one_line(onward: Run, shop: Path, envir
 def test_a_reader_that_leaves_ends_the_list_quietly(shop: Path, environment: dict[str, str], options: list[str]) -> None:
     """``onward jobs list | head -1`` is no error, and a traceback after it is noise."""
     fill = (
-        "from shop import *\n"
-        "job = app.definitions['send-welcome']\n"
-        "app.enqueue_many(job.new_job(Welcome(str(n))) for n in range(10_000))\n"
+        "from shop import *\njob = app.definitions['send-welcome']\napp.enqueue_many(job.new_job(Welcome(str(n))) for n in range(10_000))\n"
     )
-    subprocess.run([sys.executable, "-c", fill], cwd=shop, env={**environment, "PYTHONPATH": environment["PYTHONPATH"] + ":."}, timeout=120, check=True)
+    subprocess.run(
+        [sys.executable, "-c", fill], cwd=shop, env={**environment, "PYTHONPATH": environment["PYTHONPATH"] + ":."}, timeout=120, check=True
+    )
     command = [sys.executable, "-m", "onward", "-A", "shop:app", "jobs", "list", "--limit", "10000", *options]
     with subprocess.Popen(command, cwd=shop, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -17,7 +17,7 @@ from onward.status import Status
 
 Invoke = Callable[..., Result]
 
-ODD = "it's \"odd\" \\ %s {} \x1b[31m\x07 \u202e\nsecond"
+ODD = 'it\'s "odd" \\ %s {} \x1b[31m\x07 \u202e\nsecond'
 
 
 def claim_one(app: Onward) -> Claim:
@@ -90,7 +90,7 @@ def test_odd_error_text_is_shown_and_harmless(app: Onward, invoke: Invoke) -> No
     for args in (["jobs", "list"], ["jobs", "show", job_id], ["stats", "failed"]):
         result = invoke(*args)
         assert result.exit_code == 0
-        assert "it's \"odd\" \\ %s {} \\x1b[31m\\x07 \\u202e" in result.stdout
+        assert 'it\'s "odd" \\ %s {} \\x1b[31m\\x07 \\u202e' in result.stdout
         assert all(line.isprintable() for line in result.stdout.splitlines())
     assert lines_of_json(invoke("jobs", "show", job_id, "--json"))[0]["error"] == ODD
 
@@ -98,12 +98,19 @@ def test_odd_error_text_is_shown_and_harmless(app: Onward, invoke: Invoke) -> No
 def test_show_tells_everything_of_a_job(app: Onward, invoke: Invoke) -> None:
     """One look must be enough to know what happened and what to do."""
     app.enqueue(app.definitions["fail"], "that", owner="eve", metadata={"tag": "x"})
-    with app.worker(concurrency=1) as worker:
-        worker.run(drain=True)
+    app.worker(concurrency=1, drain=True).run()
     (job,) = app.find()
     result = invoke("jobs", "show", job.id)
     assert result.exit_code == 0
-    for part in (f"{job.id}  fail  dead_letter", "onward jobs retry", "eve", '"tag": "x"', '"that"', "ValueError: cannot do that", "dead_lettered"):
+    for part in (
+        f"{job.id}  fail  dead_letter",
+        "onward jobs retry",
+        "eve",
+        '"tag": "x"',
+        '"that"',
+        "ValueError: cannot do that",
+        "dead_lettered",
+    ):
         assert part in result.stdout
     (shown,) = lines_of_json(invoke("jobs", "show", job.id, "--json"))
     assert {**shown, "history": None} == {**shown, "history": None, "status": "dead_letter", "payload": "that", "owner": "eve"}

@@ -7,13 +7,18 @@ no output shown may print what it likes. A command followed by ``# exits with N`
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import traceback
 from pathlib import Path
+
+LONGEST_COMMAND = 40
+"""Seconds; the page as a whole must stay below the time limit of its test."""
 
 EXIT = re.compile(r"\s+# exits with (\d+)$")
 
@@ -66,14 +71,30 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 def check_command(command: str, expected: str) -> None:
     """Run one command and compare its exit code and its output."""
-    wanted_code = int(code[1]) if (code := EXIT.search(command)) else 0
-    answer = subprocess.run(
-        EXIT.sub("", command), shell=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=60
-    )
-    assert answer.returncode == wanted_code, f"$ {command}\nexit code {answer.returncode}, not {wanted_code}\n{answer.stdout}"
+    wanted_code = int(told[1]) if (told := EXIT.search(command)) else 0
+    code, printed = run_to_end(EXIT.sub("", command))
+    assert code == wanted_code, f"$ {command}\nexit code {code}, not {wanted_code}\n{printed}"
     if expected:
         pattern = re.escape(expected.strip()).replace(r"\.\.\.", r"[\s\S]*?")
-        assert re.fullmatch(pattern, answer.stdout.strip()), f"$ {command}\nprinted:\n{answer.stdout}\nnot:\n{expected}"
+        assert re.fullmatch(pattern, printed.strip()), f"$ {command}\nprinted:\n{printed}\nnot:\n{expected}"
+
+
+def run_to_end(command: str) -> tuple[int, str]:
+    """Run a shell command in a process group of its own; whatever it started ends with it, also when it takes too long."""
+    with subprocess.Popen(
+        command, shell=True, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=LONGEST_COMMAND)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            raise AssertionError(f"$ {command}\ndid not end within {LONGEST_COMMAND} s and printed:\n{printed}") from None
+    return process.returncode, printed
 
 
 if __name__ == "__main__":

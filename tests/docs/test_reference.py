@@ -12,6 +12,7 @@ import onward
 import onward.errors
 from onward.errors import OnwardError
 from onward.events import Event, EventName
+from onward.settings import Settings, variable_of
 from onward.telemetry.log import describe
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +56,14 @@ def test_every_event_and_every_field_of_its_line_is_on_the_page() -> None:
     """Dashboards are built on these names."""
     event = Event(event="queued", job_id="1", job_type="a")
     assert set(rows("events.md")) == {*get_args(EventName), *describe(event, at="")}
+
+
+def test_every_setting_is_on_the_page_with_its_variable_and_default() -> None:
+    """A setting that is not on the page is found by nobody, and a wrong default is believed."""
+    page = {name: cells for name, cells in rows("settings.md").items() if cells[1].startswith("`ONWARD_")}
+    words = {"": {"none", "every queue"}}
+    settings = list(Settings(environment={}, folder=ROOT / "docs"))
+    assert set(page) == {setting.name for setting in settings}
+    for setting in settings:
+        assert page[setting.name][1] == f"`{variable_of(setting.name)}`"
+        assert page[setting.name][2] in words.get(setting.shown, {setting.shown}), setting.name

@@ -1,4 +1,4 @@
-"""Runs of file jobs without a worker: a context whose transaction does what the worker's does."""
+"""Runs of file jobs without a worker, but with its transactions; and without a store, for what only touches the disk."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from onward.context import JobContext
-from onward.definition import JobDefinition
+from onward.definition import JobDefinition, Registry
 from onward.driver import Claim, Demand, Settlement, Store
 from onward.errors import LeaseLost, OnwardError
 from onward.ids import new_id
 from onward.job import Job
 from onward.outcome import Completed, DeadLettered, Released
 from onward.status import Status
+from onward.worker.transactions import StoreTransactions
 
 LEASE = timedelta(seconds=60)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,26 +45,6 @@ class LooseTransactions:
 
     def join_async(self, context: JobContext, connection: Any) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
-
-
-class StoreTransactions:
-    """Transactions of a real store, for one claim: fence checked first, completion stored last."""
-
-    def __init__(self, store: Store, claim: Claim) -> None:
-        self.store = store
-        self.claim = claim
-
-    @contextmanager
-    def begin(self, context: JobContext) -> Iterator[Any]:
-        with self.store.transaction() as connection:
-            within = self.store.within(connection)
-            within.confirm(self.claim)
-            yield connection
-            within.settle(Settlement(claim=self.claim, outcome=Completed()))
-        context.completed_in_transaction = True
-
-    join = LooseTransactions.join
-    join_async = LooseTransactions.join_async
 
 
 def loose_context(fence: int = 1, *, job_id: str | None = None, **options: Any) -> JobContext:
@@ -102,7 +83,7 @@ def claim_next(store: Store, *definitions: JobDefinition[Any]) -> Claim:
 def run_claim(store: Store, claim: Claim, *definitions: JobDefinition[Any]) -> str:
     """Run a claim as a worker does, and say how it ended."""
     (definition,) = [one for one in definitions if one.name == claim.job.type]
-    context = JobContext(claim.job, transactions=StoreTransactions(store, claim))
+    context = JobContext(claim.job, transactions=StoreTransactions(store, Registry(definitions)))
     try:
         definition.call(definition.codec.decode(claim.job.payload), context)
     except OnwardError as error:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from onward.errors import LeaseLost, OnwardError, PermanentJobError, TransientJobError
 from onward.context import JobContext
+from onward.errors import LeaseLost, OnwardError, PermanentJobError, TransientJobError
 from onward.files import create_file
 from onward.files.order import one_at_a_time
 from onward.files.temporary import Temporary
@@ -254,7 +254,9 @@ def test_only_one_job_places_in_a_directory_at_a_time(tmp_path: Path) -> None:
             overlaps.append("two at once")
 
     def write(number: int) -> None:
-        create_file(tmp_path, f"{number % 3}", str(number), loose_context(before=before), only_if=lambda _: not inside.release(), overwrite=True)
+        create_file(
+            tmp_path, f"{number % 3}", str(number), loose_context(before=before), only_if=lambda _: not inside.release(), overwrite=True
+        )
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(40)]
     for thread in threads:
@@ -269,7 +271,11 @@ def test_a_stopped_neighbour_does_not_stop_us_for_ever(tmp_path: Path) -> None:
     """Whoever holds the directory too long makes others try later, not hang."""
     first, second = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)
     try:
-        with one_at_a_time(first), pytest.raises(TransientJobError, match="holds the target's directory"), one_at_a_time(second, longest_wait=0.01):
+        with (
+            one_at_a_time(first),
+            pytest.raises(TransientJobError, match="holds the target's directory"),
+            one_at_a_time(second, longest_wait=0.01),
+        ):
             raise AssertionError("two hold the directory")
         with one_at_a_time(second):
             pass

@@ -37,7 +37,13 @@ def test_a_name_is_read_as_it_was_written() -> None:
     for kind in ("tmp", "del"):
         one = Temporary(job_id, 12, kind)  # type: ignore[arg-type]
         assert read_name(one.name) == one
-    for name in (f".onward-{job_id}-x.tmp", f".onward-{job_id.lower()}-1.tmp", f"a.onward-{job_id}-1.tmp", f".onward-{job_id}-1.tmp.bak", "x.tmp"):
+    for name in (
+        f".onward-{job_id}-x.tmp",
+        f".onward-{job_id.lower()}-1.tmp",
+        f"a.onward-{job_id}-1.tmp",
+        f".onward-{job_id}-1.tmp.bak",
+        "x.tmp",
+    ):
         assert read_name(name) is None
 
 

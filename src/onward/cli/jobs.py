@@ -25,7 +25,9 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--status", "statuses", multiple=True, type=click.Choice([*Status]), help="Only this status; repeatable.")
+@click.option(
+    "--status", "statuses", multiple=True, type=click.Choice([status.value for status in Status]), help="Only this status; repeatable."
+)
 @click.option("--type", "types", multiple=True, metavar="NAME", help="Only this job type; repeatable.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; repeatable.")
 @click.option("--key", metavar="KEY", help="Only jobs enqueued with this key.")

@@ -32,6 +32,8 @@ COMMANDS = {
     "demo": "Run sample jobs in a database of their own.",
     "completion": "Print the script that completes commands in a shell.",
 }
+HIDDEN = ("worker_process",)
+"""What the supervisor starts; not for people."""
 
 
 class Commands(click.Group):
@@ -41,7 +43,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
             return None
         command: click.Command = import_module(f"onward.cli.{cmd_name}").command
         return command
@@ -82,7 +84,7 @@ class Commands(click.Group):
             return 0
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("onward", cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @app_option
 @url_option
 @click.option("--color/--no-color", default=None, help="Colour, or none. Otherwise by the terminal and NO_COLOR.")

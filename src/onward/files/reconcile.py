@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeAlias
 
@@ -33,8 +34,8 @@ class Promise(Struct, frozen=True):
     """Of the content that is there afterwards, in hex; None when no file is."""
 
 
-ReadPromise: TypeAlias = Callable[[Job], Promise]
-"""Reads a job's payload. Raises ``OnwardError`` for one that cannot be read."""
+ReadPromise: TypeAlias = Callable[[Job], Promise | None]
+"""Reads a job's payload; None for a job that promised nothing because it was superseded. Raises ``OnwardError`` for an unreadable one."""
 
 
 class Reconciliation(Struct):
@@ -115,15 +116,17 @@ def _look(store: Store, promises: Mapping[str, ReadPromise]) -> Look:
     unreadable: list[str] = []
     # Live jobs first: one that completes between the two readings is then seen twice, not missed.
     for job in _all(store, promises, tuple(LIVE)):
-        try:
-            live.add(promises[job.type](job).path)
-        except OnwardError:
-            continue  # it will be dead-lettered, and touches nothing
+        # An unreadable one will be dead-lettered, and touches nothing.
+        with suppress(OnwardError):
+            if awaited := promises[job.type](job):
+                live.add(awaited.path)
     for job in _all(store, promises, (COMPLETED,)):
         try:
             promise = promises[job.type](job)
         except OnwardError:
             unreadable.append(job.id)
+            continue
+        if promise is None:
             continue
         decision = Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.fence, job.id))
         known = decisions.get(promise.path)

@@ -165,7 +165,7 @@ class Slots:
             self.end_early(run, StoppedByWorker())
 
     def close(self) -> bool:
-        """Let threads and loop end once nothing is inside. False when a handler is, so that they cannot."""
+        """Let threads and loop end once nothing is inside. False when a handler is, so that they cannot. Idempotent."""
         self._threads.close()
         self._loop.close()
         return not self._inside
@@ -321,9 +321,9 @@ class EventLoop:
 
     def close(self) -> None:
         with self._lock:
-            self._is_closed = True
-            if self._loop is not None:
+            if self._loop is not None and not self._is_closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
+            self._is_closed = True
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

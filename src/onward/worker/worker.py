@@ -7,11 +7,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from random import Random
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import Any
 
 from onward.clock import Clock
 from onward.definition import Duration, Registry
@@ -19,6 +19,7 @@ from onward.driver import Retention, Store
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition
 from onward.events import Events
+from onward.reconciler import Reconciler
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
@@ -39,20 +40,6 @@ logger = logging.getLogger("onward.worker")
 EXIT_OK = 0
 EXIT_STUCK = 75
 """Half of the slots are held by handlers that do not end: only a new process helps."""
-
-
-class Reconciliation(Protocol):
-    """What a reconciler found, one line a discrepancy."""
-
-    discrepancies: Sequence[str]
-
-
-class Reconciler(Protocol):
-    """Compares what completed jobs promised with the world outside."""
-
-    name: str
-
-    def reconcile(self, store: Store) -> Any: ...
 
 
 class Worker:
@@ -96,6 +83,10 @@ class Worker:
         self.lease_owner = lease_owner or make_lease_owner()
         self.name = name or self.lease_owner
         self.exit_code = EXIT_OK
+        self.was_clean = True
+        """False when handlers had to be given up at the end."""
+        self.ran_out = False
+        """True when ``drain`` or ``max_jobs`` ended the worker."""
         self.finished = threading.Event()
         """Set when the worker has stopped and given everything back."""
         self._store = store
@@ -132,7 +123,7 @@ class Worker:
             poll=poll_seconds,
             drain=drain,
             max_jobs=max_jobs,
-            on_drained=self.ask_to_stop,
+            on_drained=self._run_out,
         )
         self.heartbeat = Heartbeat(
             store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds
@@ -158,7 +149,7 @@ class Worker:
             loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0)),
         ]
         # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
-        self._watching = [loop(self.heartbeat, longest_back_off=pulse.interval), loop(self.deadlines, longest_back_off=1.0)]
+        self.watching = [loop(self.heartbeat, longest_back_off=pulse.interval), loop(self.deadlines, longest_back_off=1.0)]
 
     # -- start -----------------------------------------------------------------------------------------------------
 
@@ -171,7 +162,7 @@ class Worker:
         """Work in this thread until stopped. Gives the exit code: 0, or 75 when only a new process can help."""
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
-        for loop in (*self._watching, *self._maintenance):
+        for loop in (*self.watching, *self._maintenance):
             loop.start()
         if self._reconcilers:
             threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
@@ -212,12 +203,12 @@ class Worker:
         for loop in self._maintenance:
             loop.stop()
         self.ask_to_stop()
-        is_clean = self._stopping.run()
-        for loop in self._watching:
+        self.was_clean = self._stopping.run()
+        for loop in self.watching:
             loop.stop()
         self.slots.close()
         took = format_duration(timedelta(seconds=round(time.monotonic() - began, 1)))
-        logger.info("worker %s stopped after %s%s", self.name, took, "" if is_clean else "; handlers that did not end were given up")
+        logger.info("worker %s stopped after %s%s", self.name, took, "" if self.was_clean else "; handlers that did not end were given up")
         self.finished.set()
 
     # -- called by the parts -----------------------------------------------------------------------------------------
@@ -225,6 +216,10 @@ class Worker:
     def _ring(self) -> None:
         self.producer.ring()
         self._stopping.ring()
+
+    def _run_out(self) -> None:
+        self.ran_out = True
+        self.ask_to_stop()
 
     def _give_up(self) -> None:
         if self._supervised:

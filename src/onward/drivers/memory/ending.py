@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -10,11 +11,12 @@ from onward.driver import Claim, Settlement
 from onward.drivers.memory.accept import accept
 from onward.drivers.memory.tables import Tables
 from onward.errors import DuplicateJob
-from onward.job import Attempt, Job
+from onward.job import Attempt, Job, NewJob
 from onward.outcome import EXPIRED, Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed, attempts_after_loss, lose
 from onward.status import Status
 
 LOST = "the lease ran out: its worker died, or could not reach the store"
+STOPPED = "cancelled while it ran"
 UNSTORABLE = "result could not be stored: it is not valid Unicode"
 
 
@@ -35,9 +37,11 @@ def settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
     ended = _after(job, outcome, now)
     if settlement.progress is not None:
         ended = replace(ended, progress=storable(settlement.progress))
-    if isinstance(outcome, Completed):
-        ended = _with_children(tables, ended, settlement, now)
     _leave(tables, ended)
+    if isinstance(outcome, Completed):
+        # After the key is free: a job may enqueue its own successor under it.
+        for child in settlement.children:
+            _add_child(tables, child, now)
     if settlement.keeps_history or not isinstance(outcome, Completed):
         tables.add_attempt(_attempt(job, outcome.name, ended.error if _says_why(outcome) else None, now, settlement))
     return True
@@ -57,7 +61,7 @@ def _was_settled_so(tables: Tables, settlement: Settlement) -> bool:
 def _wanted(job: Job, outcome: Outcome) -> Outcome:
     # The request may have arrived after the handler's last look, so only the store can honour it for certain.
     if job.cancel_requested_at is not None and isinstance(outcome, Retried | Snoozed | Released):
-        return Cancelled("cancelled while it ran")
+        return Cancelled(STOPPED)
     return outcome
 
 
@@ -80,18 +84,16 @@ def _after(job: Job, outcome: Outcome, now: datetime) -> Job:
             return replace(free, error=storable(error), finished_at=now)
 
 
-def _with_children(tables: Tables, parent: Job, settlement: Settlement, now: datetime) -> Job:
-    try:
-        accept(tables, settlement.children, now)
-    except DuplicateJob as refused:
-        # The work is done: running it again because of a child would do it twice.
-        return replace(parent, error=f"its children were not enqueued: {refused}")
-    return parent
+def _add_child(tables: Tables, child: NewJob, now: datetime) -> None:
+    # A completion cannot be refused for its child: whoever holds the key, or the id, stands for it.
+    with suppress(DuplicateJob):
+        accept(tables, [replace(child, on_duplicate="return")], now)
 
 
 def take_back(tables: Tables, job: Job, now: datetime) -> Job:
     """End a claim whose lease ran out or whose process died. Gives the job as it is then."""
-    status = Status.CANCELLED if job.cancel_requested_at is not None else lose(job)
+    was_cancelled = job.cancel_requested_at is not None
+    status = Status.CANCELLED if was_cancelled else lose(job)
     lost = replace(
         job,
         status=status,
@@ -99,7 +101,7 @@ def take_back(tables: Tables, job: Job, now: datetime) -> Job:
         lost_leases=job.lost_leases + 1,
         lease_owner=None,
         lease_until=None,
-        error=LOST,
+        error=STOPPED if was_cancelled else LOST,
         updated_at=now,
         finished_at=now if status.is_final else None,
     )

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
 from onward.drivers.sql.rows import read_instant, read_jobs, write_instant
-from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.set_aside import set_aside
+from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
 from onward.drivers.sql.statements import Many, Operation, Statement, as_json
-from onward.errors import DuplicateJob, StoreBusy
+from onward.errors import StoreBusy
 from onward.job import Accepted, NewJob, uses_of_key
 from onward.unique import answer_duplicate, answer_same_id
 
@@ -69,11 +69,3 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
 def _stored(jobs: Sequence[NewJob]) -> Operation[dict[str, tuple[str, str]]]:
     rows = yield Statement("stored", {"ids": as_json([job.id for job in jobs])})
     return {row[0]: (row[1], row[2]) for row in rows}
-
-
-def enqueue_alone(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted] | DuplicateJob]:
-    """``enqueue`` for one job, whose refusal stores nothing and so needs no undoing: it comes back as a value."""
-    try:
-        return (yield from enqueue(jobs, now))
-    except DuplicateJob as refusal:
-        return refusal

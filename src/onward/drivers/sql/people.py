@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from onward.driver import Claim, JobFilter, Retention
+from onward.driver import Claim, JobFilter, Retention, Settlement
 from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import read_attempt, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
-from onward.driver import Settlement
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import IllegalTransition, JobNotFound, LeaseLost
 from onward.job import Attempt, Job, NewJob
@@ -30,6 +29,7 @@ def find(where: JobFilter, limit: int, before: str | None) -> Operation[list[Job
 
 
 def count(where: JobFilter) -> Operation[int]:
+    """Count the jobs that match."""
     rows = yield Statement("count", _narrow(where))
     return int(rows[0][0])
 
@@ -47,11 +47,13 @@ def _narrow(where: JobFilter) -> dict[str, str | None]:
 
 
 def history(job_id: str) -> Operation[list[Attempt]]:
+    """Read a job's attempts, oldest first."""
     rows = yield Statement("history", {"id": job_id})
     return [read_attempt(row) for row in rows]
 
 
 def held(lease_owner: str) -> Operation[list[Job]]:
+    """Read what is in progress under this owner."""
     rows = yield Statement("held", {"lease_owner": lease_owner})
     return read_jobs(rows)[0]
 

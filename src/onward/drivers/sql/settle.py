@@ -51,13 +51,26 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
 
 def _is_plain(settlement: Settlement) -> bool:
     outcome = settlement.outcome
-    return type(outcome) is Completed and outcome.error is None and settlement.progress is None
+    return type(outcome) is Completed and outcome.error is None and settlement.progress is None and _has_form(outcome.result)
+
+
+def _has_form(text: str | None) -> bool:
+    """Say whether a database can store the text: a lone surrogate has no form in UTF-8."""
+    if text is None or text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _ending(settlement: Settlement, now: datetime) -> tuple[Any, ...]:
     outcome = settlement.outcome
     later = write_instant(now + outcome.delay) if isinstance(outcome, Retried | Snoozed) else None
-    result = outcome.result if isinstance(outcome, Completed) else None
+    result, error = outcome.result if isinstance(outcome, Completed) else None, error_of(outcome)
+    if not _has_form(result):
+        result, error = None, "result could not be stored: it contains a lone surrogate"
     job = settlement.claim.job
     released, snoozed = isinstance(outcome, Released), isinstance(outcome, Snoozed)
     return (
@@ -65,9 +78,9 @@ def _ending(settlement: Settlement, now: datetime) -> tuple[Any, ...]:
         job.fence,
         outcome.status.value,
         later,
-        error_of(outcome),
+        error,
         result,
-        settlement.progress,
+        settlement.progress if _has_form(settlement.progress) else None,
         int(released),
         int(snoozed),
     )

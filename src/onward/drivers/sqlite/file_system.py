@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 
 NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "afs", "ncpfs", "9p", "ceph", "lustre", "glusterfs", "gpfs", "beegfs", "vboxsf", "vmhgfs"}
-    | {"prl_fs", "ocfs2", "gfs2", "davfs"}
+    ["nfs", "nfs4", "cifs", "smbfs", "smb2", "smb3", "afs", "ncpfs", "9p", "ceph", "lustre", "glusterfs", "gpfs", "beegfs"]
+) | {"vboxsf", "vmhgfs", "prl_fs", "ocfs2", "gfs2", "davfs"}
+NETWORK_FUSE = re.compile(
+    r"fuse\.(sshfs|gluster|ceph|s3fs|rclone|gcsfuse|goofys|vmhgfs|davfs|blobfuse|cifs|nfs|juicefs|lizardfs|moosefs)[\w.-]*"
 )
-NETWORK_FUSE = re.compile(r"fuse\.(sshfs|gluster\w*|ceph\w*|s3fs|rclone|gcsfuse|goofys|vmhgfs\S*|davfs\S*|blobfuse\S*|cifs|nfs\S*|juicefs|lizardfs|moosefs)")
 
 
 def is_network(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Mapping
 from importlib.resources import files
 
 from onward.drivers.sqlite.connection import execute
@@ -23,22 +24,22 @@ def migrations() -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def migrate(connection: sqlite3.Connection, prefix: str, now_text: str, deadline: float, path: str) -> None:
+def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, now_text: str, deadline: float, path: str) -> None:
     """Bring the tables up to date. Two processes may do it at once: one waits, and finds it done.
 
     Raises ``SchemaOutOfDate`` for tables that are newer than this Onward, or not Onward's.
     """
     known = migrations()
-    if version(connection, prefix, path) == max(known):
+    if version(connection, statements, prefix, path) == max(known):
         return
     execute(connection, "BEGIN IMMEDIATE", deadline, path)
     try:
-        present = version(connection, prefix, path)
+        present = version(connection, statements, prefix, path)
         for number, text in known.items():
             if number > present:
                 for statement in split(text.replace("{prefix}", prefix)):
                     connection.execute(statement)
-                connection.execute(f"INSERT INTO {prefix}schema_version (version, applied_at) VALUES (?, ?)", (number, now_text))
+                connection.execute(statements["record_migration"], {"version": number, "now": now_text})
         connection.execute("COMMIT")
     except BaseException as error:
         if connection.in_transaction:
@@ -48,10 +49,10 @@ def migrate(connection: sqlite3.Connection, prefix: str, now_text: str, deadline
         raise
 
 
-def version(connection: sqlite3.Connection, prefix: str, path: str) -> int:
+def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, path: str) -> int:
     """Read which version the tables have; 0 when there are none. Raises ``SchemaOutOfDate``."""
     try:
-        names = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()}
+        names = {row[0] for row in connection.execute(statements["tables"]).fetchall()}
         ours = [name for name in TABLES if prefix + name in names]
         if prefix + "schema_version" not in names:
             if ours:
@@ -60,7 +61,7 @@ def version(connection: sqlite3.Connection, prefix: str, path: str) -> int:
                     f"(sqlite:///…?prefix=jobs_), or rename that table"
                 )
             return 0
-        found = connection.execute(f"SELECT max(version) FROM {prefix}schema_version").fetchone()[0] or 0
+        found = connection.execute(statements["schema_version"]).fetchone()[0] or 0
     except sqlite3.Error as error:
         raise translate(error, path) from error
     newest = max(migrations())

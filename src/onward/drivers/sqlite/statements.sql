@@ -296,21 +296,23 @@ DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
 -- == the six questions; these run as they stand in any shell, so they take no parameters but {stuck_seconds} ==
 
 -- name: question_outstanding
-SELECT queue, type, status, count(*) AS jobs, sum(blocked_by IS NOT NULL) AS blocked, min(scheduled_at) AS first_due
+SELECT type, status, count(*) AS jobs
 FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying')
-GROUP BY queue, type, status ORDER BY queue, type, status;
+GROUP BY type, status ORDER BY type, status;
 
 -- name: question_failed
-SELECT id, type, queue, attempts, finished_at, error
+SELECT id, type, attempts, finished_at, error
 FROM {prefix}jobs WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = 'dead_letter'
-ORDER BY finished_at DESC;
+ORDER BY finished_at DESC, id DESC;
 
 -- name: question_stuck
-SELECT id, type, queue, attempts, lease_owner, lease_until, started_at
+SELECT id, type, lease_owner, lease_until, started_at,
+    CASE WHEN lease_until <= strftime('%Y-%m-%dT%H:%M:%f', {now}) || '000Z' THEN 'lease expired' ELSE 'running long' END AS reason
 FROM {prefix}jobs WHERE status = 'in_progress' AND (
-    lease_until <= strftime('%Y-%m-%dT%H:%M:%f', {now}) OR started_at <= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-{stuck_seconds} seconds')
+    lease_until <= strftime('%Y-%m-%dT%H:%M:%f', {now}) || '000Z'
+    OR started_at <= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-{stuck_seconds} seconds') || '000Z'
 )
-ORDER BY started_at;
+ORDER BY started_at, id;
 
 -- name: question_durations
 SELECT type, count(*) AS jobs,
@@ -320,15 +322,27 @@ FROM {prefix}jobs WHERE status = 'completed' AND started_at IS NOT NULL
 GROUP BY type ORDER BY type;
 
 -- name: question_duplicates
-SELECT owner, type, idempotency_key, count(*) AS jobs, min(id) AS first_id, max(id) AS last_id
+SELECT owner, type, idempotency_key, count(*) AS jobs
 FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying') AND idempotency_key IS NOT NULL
-GROUP BY owner, type, idempotency_key HAVING count(*) > 1 ORDER BY jobs DESC;
+GROUP BY owner, type, idempotency_key HAVING count(*) > 1 ORDER BY owner, type, idempotency_key;
 
 -- name: question_last_hour
-SELECT type, status, count(*) AS jobs
+SELECT id, type, status, finished_at
 FROM {prefix}jobs WHERE status IN ('completed', 'dead_letter', 'cancelled')
-    AND finished_at >= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-1 hour')
-GROUP BY type, status ORDER BY type, status;
+    AND finished_at >= strftime('%Y-%m-%dT%H:%M:%f', {now}, '-1 hour') || '000Z'
+ORDER BY finished_at DESC, id DESC;
+
+
+-- == schema ==
+
+-- name: tables
+SELECT name FROM sqlite_master WHERE type IN ('table', 'view');
+
+-- name: schema_version
+SELECT max(version) FROM {prefix}schema_version;
+
+-- name: record_migration
+INSERT INTO {prefix}schema_version (version, applied_at) VALUES (:version, :now);
 
 
 -- == examine ==

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from onward.driver import Claim, Store
 from onward.clock import FakeClock
+from onward.driver import Claim, Store
 from onward.errors import IllegalTransition
 from onward.status import TRANSITIONS, Status, Verb, is_legal
 from onward.testing.conformance.steps import OUTCOMES, PAST_LEASE, bring_to, claim, is_settled, settle
@@ -41,9 +41,7 @@ def attempt(store: Store, clock: FakeClock, taken: Claim, verb: Verb) -> None:
 class TestArrows:
     """Legal arrows lead where the table says; all others change nothing."""
 
-    def test_the_job_goes_where_the_table_says_or_stays_as_it_is(
-        self, store: Store, clock: FakeClock, status: Status, verb: Verb
-    ) -> None:
+    def test_the_job_goes_where_the_table_says_or_stays_as_it_is(self, store: Store, clock: FakeClock, status: Status, verb: Verb) -> None:
         """Docs, code and every store share one table of arrows; this is where it is true."""
         taken = bring_to(store, status)
         before = store.get(taken.id)

@@ -8,7 +8,7 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.driver import JobFilter, Settlement, Store
-from onward.job import Attempt
+from onward.job import Attempt, OnDuplicate
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -121,8 +121,7 @@ class TestEnding:
         """Settlements come back in their order, each with its own outcome stored."""
         store.enqueue([make_new_job(payload=number) for number in range(len(OUTCOMES))])
         settlements = [
-            Settlement(claim=taken, outcome=outcome)
-            for taken, outcome in zip(claim(store, len(OUTCOMES)), OUTCOMES.values(), strict=True)
+            Settlement(claim=taken, outcome=outcome) for taken, outcome in zip(claim(store, len(OUTCOMES)), OUTCOMES.values(), strict=True)
         ]
         turn = store.turn(settlements)
         assert list(turn.settled) == settlements
@@ -153,6 +152,16 @@ class TestChildren:
         enqueue(store)
         settle(store, claim_one(store), Completed(), children=(make_new_job(key="k"),))
         assert [job.id for job in store.find(JobFilter(key="k"))] == [held.id]
+
+    @pytest.mark.parametrize("mode", ["same", "raise"])
+    def test_a_refused_child_does_not_undo_the_work(self, store: Store, mode: OnDuplicate) -> None:
+        """The work is done and cannot be done again for the sake of a child; the holder of the key stands for that."""
+        held = enqueue(store, payload=1, key="k", delay=SOON)
+        enqueue(store)
+        taken, other = claim_one(store), make_new_job()
+        settle(store, taken, Completed(), children=(make_new_job(payload=2, key="k", on_duplicate=mode), other))
+        assert [read(store, one).status for one in (taken, held, other)] == [Status.COMPLETED, Status.QUEUED, Status.QUEUED]
+        assert store.count(JobFilter(key="k")) == 1
 
     def test_a_child_may_take_the_key_that_its_parent_frees(self, store: Store) -> None:
         """A job that enqueues its own successor under the same key must get one, not itself."""

@@ -39,8 +39,8 @@ class TestEnqueue:
         (accepted,) = store.enqueue([asked])
         assert (accepted.id, accepted.is_new, accepted.payload_differs) == (asked.id, True, False)
         job = store.get(asked.id)
-        same = ("id", "type", "payload", "payload_hash", "queue", "priority", "max_attempts", "isolated")
-        same += ("concurrency_key", "serial_key", "breaker", "owner", "metadata")
+        same = ["id", "type", "payload", "payload_hash", "queue", "priority", "max_attempts", "isolated"]
+        same += ["concurrency_key", "serial_key", "breaker", "owner", "metadata"]
         assert [getattr(job, name) for name in same] == [getattr(asked, name) for name in same]
         assert job.idempotency_key == "k"
         assert (job.status, job.attempts, job.fence) == (Status.QUEUED, 0, 0)
@@ -50,9 +50,9 @@ class TestEnqueue:
     def test_what_was_not_asked_for_is_empty(self, store: Store) -> None:
         """A column that nobody set must not carry an accident."""
         job = read(store, enqueue(store))
-        nothing = (job.expires_at, job.lease_owner, job.lease_until, job.blocked_by, job.idempotency_key, job.cancel_requested_at)
-        nothing += (job.error, job.result, job.progress, job.started_at, job.finished_at, job.breaker)
-        assert nothing == (None,) * 12
+        names = ["expires_at", "lease_owner", "lease_until", "blocked_by", "idempotency_key", "cancel_requested_at"]
+        names += ["error", "result", "progress", "started_at", "finished_at", "breaker"]
+        assert {name: getattr(job, name) for name in names} == dict.fromkeys(names)
         assert (job.owner, job.metadata, job.lost_leases, job.releases, job.snoozes) == ("", "{}", 0, 0, 0)
 
     def test_at_names_the_moment_and_wins_over_a_delay(self, store: Store) -> None:

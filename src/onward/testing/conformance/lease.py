@@ -99,14 +99,12 @@ class TestLostLease:
         assert (extended.lost, extended.cancel_requested) == (frozenset({taken.id}), frozenset())
         assert state(store) == before
 
-    def test_a_lost_claim_cannot_be_confirmed_or_settled_in_a_transaction(
-        self, store: Store, clock: FakeClock, way: Way
-    ) -> None:
+    def test_a_lost_claim_cannot_be_confirmed_or_settled_in_a_transaction(self, store: Store, clock: FakeClock, way: Way) -> None:
         """The handler's own writes stand behind the same fence."""
         taken = way(store, clock)
         before = state(store)
         for act in ("confirm", "settle"):
-            with pytest.raises(LeaseLost, match=taken.id), store.transaction() as connection:
+            with pytest.raises(LeaseLost, match=taken.id), store.transaction() as connection:  # noqa: PT012 - a transaction is its block
                 within = store.within(connection)
                 within.enqueue([make_new_job()])
                 if act == "confirm":
@@ -206,4 +204,3 @@ class TestLease:
         assert [job.id for job in store.sweep().requeued] == [short.id]
         clock.advance(timedelta(hours=2))
         assert [job.id for job in store.sweep().requeued] == [long.id]
-

@@ -1,0 +1,1 @@
+"""A small application whose data are JSON files, with Onward as the outbox beside them."""

@@ -1,0 +1,93 @@
+"""The six questions of the document, each one command and one query over the view ``jobs``.
+
+``python -m examples.files.questions failed`` answers one; ``--sql`` prints its query.
+"""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from examples.files.tables import show_table
+
+QUESTIONS = {
+    "outstanding": (
+        "What work is outstanding right now?",
+        """SELECT type, status, count(*) AS jobs
+FROM jobs
+WHERE status IN ('pending', 'claimed')
+GROUP BY type, status
+ORDER BY type, status""",
+    ),
+    "failed": (
+        "What failed and why?",
+        """SELECT id, type, attempts, completed_at, last_error
+FROM jobs
+WHERE status = 'failed'
+ORDER BY completed_at DESC""",
+    ),
+    "stuck": (
+        "Is anything stuck?",
+        """SELECT id, type, locked_by, locked_at
+FROM jobs
+WHERE status = 'claimed' AND locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-5 minutes')
+ORDER BY locked_at""",
+    ),
+    "durations": (
+        "How long do jobs take?",
+        """SELECT type, count(*) AS jobs,
+    round(avg((julianday(completed_at) - julianday(claimed_at)) * 86400), 3) AS mean_seconds,
+    round(max((julianday(completed_at) - julianday(claimed_at)) * 86400), 3) AS longest_seconds
+FROM jobs
+WHERE status = 'completed'
+GROUP BY type
+ORDER BY type""",
+    ),
+    "duplicates": (
+        "Are there duplicate jobs?",
+        """SELECT type, payload, count(*) AS jobs
+FROM jobs
+WHERE status IN ('pending', 'claimed')
+GROUP BY type, payload
+HAVING count(*) > 1
+ORDER BY type""",
+    ),
+    "last-hour": (
+        "What ran in the last hour?",
+        """SELECT type, status, count(*) AS jobs, max(completed_at) AS newest
+FROM jobs
+WHERE completed_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-60 minutes')
+GROUP BY type, status
+ORDER BY type, status""",
+    ),
+}
+
+
+def main() -> None:
+    """Answer one question, or all."""
+    parser = argparse.ArgumentParser(prog="python -m examples.files.questions", description="Ask the six questions about the work.")
+    parser.add_argument("question", nargs="?", choices=list(QUESTIONS), help="left out, all six are answered")
+    parser.add_argument("--sql", action="store_true", help="print the query instead of the answer")
+    asked = parser.parse_args()
+    for name, (title, sql) in QUESTIONS.items():
+        if asked.question in (None, name):
+            if asked.sql:
+                print(f"-- {title}\n{sql};\n")
+            else:
+                columns, rows = ask(name)
+                show_table(title, columns, rows)
+
+
+def ask(question: str) -> tuple[list[str], list[tuple[object, ...]]]:
+    """Answer one question from the application's database, as columns and rows."""
+    from examples.files.app import app
+    from examples.files.database import connect, install
+
+    install(app)
+    with closing(connect(app.store.url)) as connection:
+        answer = connection.execute(QUESTIONS[question][1])
+        return [column[0] for column in answer.description], answer.fetchall()
+
+
+if __name__ == "__main__":
+    main()

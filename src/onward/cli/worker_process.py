@@ -1,0 +1,57 @@
+"""One worker process, as the supervisor starts it. Not for people: ``onward worker`` is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.target import app_option, open_application
+
+if TYPE_CHECKING:
+    from onward.app import Onward
+    from onward.telemetry.log import LifecycleLog
+
+
+@click.command(hidden=True)
+@click.argument("options")
+@click.argument("pipes")
+@app_option
+def command(options: str, pipes: str) -> int:
+    """Run jobs under a supervisor."""
+    from msgspec.json import decode
+
+    from onward.telemetry.log import LifecycleLog, configure_logging
+    from onward.worker.child import ChildPipes
+    from onward.worker.process import run_supervised
+
+    given: dict[str, Any] = decode(options)
+    with open_application() as app:
+        # After the application was imported: how it set up logging is what holds.
+        configure_logging()
+        log = LifecycleLog()
+        app.events.subscribe(log)
+        _say_where(app, given, log)
+        return run_supervised(app.store, lambda **own: app.worker(**given, **own), decode(pipes, type=ChildPipes))
+
+
+def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
+    """The first line: which store, which schema, how old its newest job is. A worker on an abandoned store looks healthy otherwise."""
+    import os
+
+    from onward.clock import SystemClock
+    from onward.driver import JobFilter
+    from onward.errors import StoreBusy, StoreUnavailable
+
+    line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
+    try:
+        app.store.open()
+        line["schema"] = next((one.text for one in app.store.examine() if one.name == "schema"), None)
+        newest = app.store.find(JobFilter(), limit=1)
+        line["newest_job_at"] = newest[0].created_at if newest else None
+    except (StoreBusy, StoreUnavailable) as error:
+        if options["drain"]:
+            raise
+        # It may come back; the worker tries on by itself.
+        line["error"] = str(error)
+    log.write({**line, "queues": options["queues"], "concurrency": options["concurrency"]})

@@ -1,0 +1,253 @@
+"""``SQLiteStore``: every verb of a store over one SQLite file. The verbs are operations; the file runs them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeVar
+
+from onward.clock import Clock
+from onward.driver import (
+    Answer,
+    AsyncWithin,
+    Capabilities,
+    Demand,
+    Extended,
+    Extension,
+    Finding,
+    JobFilter,
+    Question,
+    Retention,
+    Settlement,
+    Store,
+    Swept,
+    Turn,
+    Within,
+)
+from onward.drivers.borrowed import find_bridge
+from onward.drivers.sql import people, sweep
+from onward.drivers.sql.claim import turn
+from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
+from onward.drivers.sql.statements import Operation, load_statements, run
+from onward.drivers.sqlite.examine import examine
+from onward.drivers.sqlite.file import SQLiteFile
+from onward.drivers.sqlite.file_system import file_system_of
+from onward.drivers.sqlite.questions import question_sql, questions
+from onward.drivers.sqlite.transaction import transaction
+from onward.drivers.sqlite.vendor_errors import translate
+from onward.drivers.sqlite.waker import Waker
+from onward.drivers.sqlite.within import BRIDGES, Joined
+from onward.errors import DuplicateJob, InvalidSetting, OnwardError
+from onward.job import Accepted, Attempt, Job, NewJob
+
+T = TypeVar("T")
+PAUSE_BETWEEN_TURNS = 0.0002
+_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+
+
+class SQLiteStore(Store):
+    """Jobs in the SQLite file at ``path``, which may be the application's own; it becomes WAL.
+
+    ``timeout`` is how long a write waits for other writers. ``strict`` refuses callers' connections with ``synchronous`` below FULL.
+    ``file_system`` names the file system of a path; handed in, so that tests can say "nfs". Nothing is opened before the first use.
+    """
+
+    capabilities = Capabilities(name="sqlite", wakes_workers=True)
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Clock,
+        strict: bool = False,
+        prefix: str = "onward_",
+        timeout: timedelta = timedelta(seconds=5),
+        allow_network_file_system: bool = False,
+        file_system: Callable[[Path], str] = file_system_of,
+    ) -> None:
+        if str(path) in ("", ":memory:"):
+            raise InvalidSetting("SQLite gives each connection a :memory: of its own: use memory://, or give a file")
+        if not _PREFIX.fullmatch(prefix):
+            raise InvalidSetting(f"prefix must be letters, digits and _, beginning with a letter or _, not {prefix!r:.60}")
+        self.path = Path(path).absolute()
+        self.clock = clock
+        self.strict = strict
+        self.prefix = prefix
+        self.url = f"sqlite:///{self.path}" if prefix == "onward_" else f"sqlite:///{self.path}?prefix={prefix}"
+        text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
+        self.statements = load_statements(text, prefix=prefix, columns=", ".join(COLUMNS), attempt_columns=", ".join(ATTEMPT_COLUMNS))
+        self._file = SQLiteFile(
+            self.path,
+            self.statements,
+            prefix=prefix,
+            timeout=timeout.total_seconds(),
+            now_text=lambda: write_instant(clock.now()),
+            file_system=lambda: "" if allow_network_file_system else file_system(self.path.parent),
+        )
+        self._waker = Waker(self.path, self._file.has_news)
+        self._last_turn = 0.0
+
+    # -- every backend -----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._file.open()
+
+    def close(self) -> None:
+        self._waker.wake()
+        self._file.close()
+
+    def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
+        try:
+            answers = self._file.write(
+                lambda cursor: self._accept(cursor, requests), lambda: tuple(job.id for request in requests for job in request)
+            )
+        except DuplicateJob as refusal:
+            return [refusal]
+        self._waker.wake()
+        return answers
+
+    def _accept(self, cursor: sqlite3.Cursor, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
+        if len(requests) == 1:  # a refusal rolls back the whole transaction
+            return [run(cursor, self.statements, enqueue(requests[0], self.clock.now()))]
+        answers: list[list[Accepted] | Exception] = []
+        for request in requests:
+            cursor.execute("SAVEPOINT request")
+            try:
+                answers.append(run(cursor, self.statements, enqueue(request, self.clock.now())))
+            except (DuplicateJob, sqlite3.IntegrityError, UnicodeEncodeError, OverflowError) as error:
+                cursor.execute("ROLLBACK TO request")
+                answers.append(error if isinstance(error, OnwardError) else translate(error, str(self.path)))
+            cursor.execute("RELEASE request")
+        return answers
+
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        # Another process can take SQLite's lock only while nobody holds it. Handlers mostly run in between, so this seldom sleeps.
+        early = self._last_turn + PAUSE_BETWEEN_TURNS - time.monotonic()
+        if early > 0:
+            time.sleep(early)
+        try:
+            return self._file.write(
+                lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now())),
+                lambda: tuple(one.claim.id for one in settlements),
+                sees=demand is not None,
+            )
+        finally:
+            self._last_turn = time.monotonic()
+
+    def extend(self, extensions: Sequence[Extension]) -> Extended:
+        return self._write(lambda: sweep.extend(extensions, self.clock.now()))
+
+    def wait(self, timeout: timedelta) -> bool:
+        self._file.refuse_inside()
+        return self._waker.wait(timeout.total_seconds())
+
+    def wake(self) -> None:
+        self._waker.wake()
+
+    # -- a database --------------------------------------------------------------------------------------------------
+
+    def transaction(self, *, limit: timedelta | None = None) -> AbstractContextManager[Any]:
+        return self._transaction(limit)
+
+    @contextmanager
+    def _transaction(self, limit: timedelta | None) -> Any:
+        with transaction(self._file, limit, self.clock) as connection:
+            yield connection
+        self._waker.wake()
+
+    def within(self, connection: Any) -> Within:
+        bridge = find_bridge(connection, BRIDGES, "sync")
+        self._open_beside(connection)
+        joined: Within = bridge.join(connection, self._joined())
+        return joined
+
+    def within_async(self, connection: Any) -> AsyncWithin:
+        bridge = find_bridge(connection, BRIDGES, "async")
+        self._open_beside(connection)
+        joined: AsyncWithin = bridge.join(connection, self._joined())
+        return joined
+
+    def _open_beside(self, connection: Any) -> None:
+        # In the caller's transaction our tables cannot be made: it may hold the lock that making them needs.
+        try:
+            is_free = not connection.in_transaction
+        except (ValueError, sqlite3.Error):
+            return
+        if is_free:
+            self._file.open()
+
+    def _joined(self) -> Joined:
+        return Joined(self.statements, self.clock, str(self.path), self.strict)
+
+    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._read(lambda: people.get(job_id, owner))
+
+    def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
+        return self._read(lambda: people.find(where, limit, before))
+
+    def count(self, where: JobFilter) -> int:
+        return self._read(lambda: people.count(where))
+
+    def history(self, job_id: str) -> list[Attempt]:
+        return self._read(lambda: people.history(job_id))
+
+    def held(self, lease_owner: str) -> list[Job]:
+        return self._read(lambda: people.held(lease_owner))
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._write(lambda: people.cancel(job_id, owner, self.clock.now()))
+
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._write_and_wake(lambda: people.retry(job_id, owner, self.clock.now()))
+
+    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._write_and_wake(lambda: people.run_now(job_id, owner, self.clock.now()))
+
+    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+        return self._write(lambda: people.delete(job_id, owner))
+
+    def sweep(self, types: Collection[str] = ()) -> Swept:
+        swept = self._write(lambda: sweep.sweep(self.clock.now()))
+        unblocked = 0
+        while types:  # in transactions of their own: other writers get between them
+            batch = self._write(lambda: sweep.unblock(types, self.clock.now()))
+            unblocked += batch
+            if batch < sweep.UNBLOCKED_AT_ONCE:
+                break
+        if swept.requeued or unblocked:
+            self._waker.wake()
+        return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=swept.expired, unblocked=unblocked)
+
+    def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
+        return self._write_and_wake(lambda: sweep.recover(lease_owner, started, self.clock.now()))
+
+    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        return self._write(lambda: people.prune(retention, limit, self.clock.now()))
+
+    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
+        return self._file.read(lambda cursor: questions(cursor, self.statements, question, self.clock.now(), stuck_after))
+
+    def question_sql(self, question: Question) -> str:
+        return question_sql(self.statements, question)
+
+    def examine(self) -> list[Finding]:
+        self._file.open()
+        return self._file.read(lambda cursor: examine(cursor, self.statements, self.path, file_system_of(self.path.parent), self.prefix))
+
+    def _read(self, operation: Callable[[], Operation[T]]) -> T:
+        return self._file.read(lambda cursor: run(cursor, self.statements, operation()))
+
+    def _write(self, operation: Callable[[], Operation[T]]) -> T:
+        return self._file.write(lambda cursor: run(cursor, self.statements, operation()))
+
+    def _write_and_wake(self, operation: Callable[[], Operation[T]]) -> T:
+        result = self._write(operation)
+        self._waker.wake()
+        return result

@@ -1,0 +1,112 @@
+"""What ``onward doctor`` says about a SQLite store."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from onward.driver import Finding
+from onward.drivers.sqlite.file_system import is_network
+from onward.drivers.sqlite.migrate import migrations, version
+
+FIXED_IN = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+LARGE_LOG = 256 * 1024 * 1024
+
+
+def examine(cursor: sqlite3.Cursor, statements: Mapping[str, str], path: Path, file_system: str, prefix: str) -> list[Finding]:
+    """Look at everything that could weaken a promise."""
+    return [
+        _library(sqlite3.sqlite_version_info),
+        _journal(cursor),
+        _synchronous(cursor),
+        _mode(path),
+        _where(file_system),
+        _schema(cursor, statements, prefix, path),
+        _soundness(cursor),
+        *_sizes(path),
+        _census(cursor, statements),
+        Finding("database", "ok", f"{path} (device {os.stat(path).st_dev}, inode {os.stat(path).st_ino})"),
+    ]
+
+
+def has_reset_bug(number: tuple[int, ...]) -> bool:
+    """Say whether this SQLite may, very rarely, lose a commit that resets the log beside a checkpoint."""
+    if not (3, 7, 0) <= number < FIXED_IN[-1]:
+        return False
+    return not any(number[:2] == fixed[:2] and number >= fixed for fixed in FIXED_IN)
+
+
+def _library(number: tuple[int, int, int]) -> Finding:
+    text = ".".join(map(str, number))
+    if has_reset_bug(number):
+        return Finding(
+            "sqlite version",
+            "warning",
+            f"SQLite {text} has a rare bug that can lose a commit during a checkpoint: use 3.51.3 or newer (or 3.50.7, 3.44.6)",
+        )
+    return Finding("sqlite version", "ok", f"SQLite {text}")
+
+
+def _journal(cursor: sqlite3.Cursor) -> Finding:
+    mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
+    if mode == "wal":
+        return Finding("journal mode", "ok", "write-ahead log")
+    return Finding("journal mode", "error", f"{mode}: something has switched the write-ahead log off; restart the workers")
+
+
+def _synchronous(cursor: sqlite3.Cursor) -> Finding:
+    level = cursor.execute("PRAGMA synchronous").fetchone()[0]
+    name = {0: "OFF", 1: "NORMAL", 2: "FULL", 3: "EXTRA"}.get(level, str(level))
+    if level >= 2:
+        return Finding("synchronous", "ok", f"{name}: an accepted job survives a power cut")
+    return Finding("synchronous", "error", f"{name}: a power cut may lose accepted jobs")
+
+
+def _mode(path: Path) -> Finding:
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & 0o077:
+        return Finding("file mode", "warning", f"{mode:04o}: other users may read payloads or write jobs; chmod 600 {path}")
+    return Finding("file mode", "ok", f"{mode:04o}")
+
+
+def _where(file_system: str) -> Finding:
+    if is_network(file_system):
+        return Finding("file system", "error", f"{file_system} is shared over a network: SQLite loses data there")
+    return Finding("file system", "ok", file_system or "not known on this system")
+
+
+def _schema(cursor: sqlite3.Cursor, statements: Mapping[str, str], prefix: str, path: Path) -> Finding:
+    found, newest = version(cursor.connection, statements, prefix, str(path)), max(migrations())
+    if found < newest:
+        return Finding("schema", "error", f"version {found}, and this Onward needs {newest}: run onward migrate")
+    return Finding("schema", "ok", f"version {found}")
+
+
+def _soundness(cursor: sqlite3.Cursor) -> Finding:
+    found = [row[0] for row in cursor.execute("PRAGMA quick_check(3)").fetchall()]
+    if found == ["ok"]:
+        return Finding("quick check", "ok", "the file is sound")
+    return Finding("quick check", "error", f"the file is damaged ({'; '.join(found)}): restore a backup, or run SQLite's .recover")
+
+
+def _sizes(path: Path) -> list[Finding]:
+    log = Path(f"{path}-wal")
+    size, log_size = path.stat().st_size, log.stat().st_size if log.exists() else 0
+    findings = [Finding("size", "ok", f"{size:,} bytes")]
+    if log_size > LARGE_LOG:
+        text = f"{log_size:,} bytes: a transaction that stays open keeps the log from being reused"
+        findings.append(Finding("log size", "warning", text))
+    else:
+        findings.append(Finding("log size", "ok", f"{log_size:,} bytes"))
+    return findings
+
+
+def _census(cursor: sqlite3.Cursor, statements: Mapping[str, str]) -> Finding:
+    rows = cursor.execute(statements["census"]).fetchall()
+    if not rows:
+        return Finding("jobs", "ok", "none")
+    counts = ", ".join(f"{count:,} {status}" for status, count, _ in sorted(rows))
+    return Finding("jobs", "ok", f"{counts}; the newest was enqueued at {max(row[2] for row in rows)}")

@@ -1,0 +1,35 @@
+"""The six standing questions: each one statement, printed as it stands or answered by the store's own clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from onward.driver import QUESTIONS, Answer, Question
+from onward.drivers.sql.rows import write_instant
+from onward.errors import InvalidSetting
+
+STUCK_AFTER = timedelta(minutes=5)
+
+
+def question_sql(statements: Mapping[str, str], question: Question) -> str:
+    """The query, to paste into ``sqlite3``."""
+    return _fill(_block(statements, question), "'now'", STUCK_AFTER) + ";"
+
+
+def questions(cursor: sqlite3.Cursor, statements: Mapping[str, str], question: Question, now: datetime, stuck_after: timedelta) -> Answer:
+    """Ask the question of the store as it is at ``now``."""
+    cursor.execute(_fill(_block(statements, question), f"'{write_instant(now)}'", stuck_after))
+    rows = cursor.fetchall()
+    return Answer(question, tuple(column[0] for column in cursor.description), tuple(tuple(row) for row in rows))
+
+
+def _block(statements: Mapping[str, str], question: Question) -> str:
+    if question not in QUESTIONS:
+        raise InvalidSetting(f"{question!r} is no question: known are {', '.join(QUESTIONS)}")
+    return statements["question_" + question.replace("-", "_")]
+
+
+def _fill(sql: str, now: str, stuck_after: timedelta) -> str:
+    return sql.replace("{now}", now).replace("{stuck_seconds}", str(stuck_after.total_seconds()))

@@ -1,0 +1,216 @@
+"""The store's own write transaction, given to an application: only one thing at a time, for a limited time, and not to be ended inside."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from onward.clock import Clock
+from onward.drivers.sqlite.connection import close_quietly, connect, execute, raw
+from onward.drivers.sqlite.file import SQLiteFile
+from onward.durations import format_duration
+from onward.errors import TransactionOpen, TransactionTooLong
+
+# ROLLBACK TO belongs to savepoints, which are the application's own affair.
+_ENDS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:COMMIT|END|BEGIN|ROLLBACK(?!\s+(?:TRANSACTION\s+)?TO\b))\b", re.IGNORECASE | re.DOTALL)
+
+
+@contextmanager
+def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iterator[GuardedConnection]:
+    """Hold the write lock; commit at the end, roll back on an exception or when ``limit`` is over."""
+    file.refuse_inside()
+    file.open()
+    with file.locked() as deadline:
+        connection = connect(file.path, deadline, GuardedConnection)
+        assert isinstance(connection, GuardedConnection)
+        try:
+            execute(connection, "BEGIN IMMEDIATE", deadline, str(file.path))
+            file.inside = threading.get_ident()
+            with connection.limited_to(limit, clock):
+                yield connection
+                connection.finish(file)
+        except sqlite3.Error as error:
+            if connection.is_over:
+                raise connection.too_long() from error
+            raise
+        finally:
+            file.inside = None
+            connection.give_up()
+            close_quietly(connection)
+
+
+class GuardedConnection(sqlite3.Connection):
+    """A connection whose every use waits for the one before, and raises once its time is over."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.gate = threading.RLock()
+        self.is_over = False
+        self._is_done = False
+        self._limit: timedelta | None = None
+        self._clock: Clock | None = None
+        self._deadline = 0.0
+
+    # -- what an application uses ------------------------------------------------------------------------------------
+
+    def cursor(self, factory: type[sqlite3.Cursor] | None = None) -> sqlite3.Cursor:  # type: ignore[override]
+        return super().cursor(_GuardedCursor)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        return self.cursor().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        return self.cursor().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
+        raise self._not_here("executescript commits first")
+
+    @property
+    def in_transaction(self) -> bool:
+        if self.is_over:
+            raise self.too_long()
+        return self._has_begun()
+
+    def commit(self) -> None:
+        raise self._not_here("commit() is not yours to call")
+
+    def rollback(self) -> None:
+        raise self._not_here("rollback() is not yours to call")
+
+    def close(self) -> None:
+        raise self._not_here("close() is not yours to call")
+
+    def __enter__(self) -> Any:
+        raise self._not_here("'with connection' would commit")
+
+    def _not_here(self, what: str) -> TransactionOpen:
+        return TransactionOpen(f"{what}: the transaction is Onward's; leave its 'with' block to commit, raise an exception to roll back")
+
+    # -- what the store uses -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def limited_to(self, limit: timedelta | None, clock: Clock) -> Iterator[None]:
+        """Roll back when ``limit`` is over, from a thread that watches; the next use looks at the clock, too."""
+        if limit is None:
+            yield
+            return
+        self._limit = limit
+        self._clock, self._deadline = clock, clock.monotonic() + limit.total_seconds()
+        watch = threading.Timer(max(limit.total_seconds(), 0), self._end_of_time)
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    def _end_of_time(self) -> None:
+        self.is_over = True
+        # A statement may start just after an interrupt, so keep on until the gate is free.
+        while not self.gate.acquire(timeout=0.005):
+            if self._is_done:
+                return
+            self.interrupt()
+        try:
+            self.give_up()
+        finally:
+            self.gate.release()
+
+    def check(self) -> None:
+        """Raise ``TransactionTooLong`` once the time is over. Called with the gate held."""
+        if self._clock is not None and not self.is_over and self._clock.monotonic() >= self._deadline:
+            self.is_over = True
+            self.give_up()
+        if self.is_over:
+            raise self.too_long()
+
+    def too_long(self) -> TransactionTooLong:
+        took = "" if self._limit is None else f" of {format_duration(self._limit)}"
+        return TransactionTooLong(
+            f"the transaction held the only write lock for longer than its limit{took} and was rolled back: do slow work before it"
+        )
+
+    def _has_begun(self) -> bool:
+        return bool(sqlite3.Connection.in_transaction.__get__(self))
+
+    def finish(self, file: SQLiteFile) -> None:
+        """Commit."""
+        with self.gate:
+            self.check()
+            if not self._has_begun():
+                raise self._not_here("the transaction was ended inside its block, so nothing more can be committed")
+            file.commit(self, tuple, time.monotonic() + file.timeout)
+            self._is_done = True
+
+    def give_up(self) -> None:
+        """Roll back what has not been committed."""
+        with self.gate:
+            self._is_done = True
+            try:
+                if self._has_begun():
+                    raw(self, "ROLLBACK")
+            except sqlite3.Error:
+                return
+
+
+class _GuardedCursor(sqlite3.Cursor):
+    """Takes the connection's gate around every step."""
+
+    connection: GuardedConnection
+
+    def execute(self, sql: str, parameters: Any = (), /) -> _GuardedCursor:
+        if _ENDS.match(sql):
+            raise self.connection._not_here(f"{sql.strip()[:40]!r} is not yours to run")
+        with _Gate(self.connection):
+            super().execute(sql, parameters)
+        return self
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> _GuardedCursor:
+        with _Gate(self.connection):
+            super().executemany(sql, parameters)
+        return self
+
+    def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
+        return self.connection.executescript(sql_script)
+
+    def fetchone(self) -> Any:
+        with _Gate(self.connection):
+            return super().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Any]:
+        with _Gate(self.connection):
+            return super().fetchmany(self.arraysize if size is None else size)
+
+    def fetchall(self) -> list[Any]:
+        with _Gate(self.connection):
+            return super().fetchall()
+
+    def __next__(self) -> Any:
+        with _Gate(self.connection):
+            return super().__next__()
+
+
+class _Gate:
+    """One use of the connection. An interrupt by the watch is told as what it is."""
+
+    def __init__(self, connection: GuardedConnection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.gate.acquire()
+        try:
+            self._connection.check()
+        except BaseException:
+            self._connection.gate.release()
+            raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._connection.gate.release()
+        if isinstance(error, sqlite3.Error) and self._connection.is_over:
+            raise self._connection.too_long() from error

@@ -1,0 +1,90 @@
+"""The suite that says what a store is. A backend is right when this passes over it.
+
+In the tests of a driver, two fixtures and one import::
+
+    import pytest
+    from onward.testing import FakeClock
+    from onward.testing.conformance import *  # noqa: F403
+
+    @pytest.fixture
+    def clock():
+        return FakeClock()
+
+    @pytest.fixture
+    def store(clock):
+        store = MyStore(..., clock=clock)      # empty, and seen by no other test
+        yield store
+        store.close()
+
+Two more fixtures are asked for where they make sense:
+
+- ``reopen``: a function that gives another store object over the same data, as another process would have it. Needed when
+  ``capabilities.survives_process``.
+- ``raw``: a function ``raw(job_id, column, value)`` that writes into a stored row behind the store's back, for the tests of damaged
+  rows. Left out, those are skipped.
+
+Time is the fake clock's, so the store must read ``clock`` for every instant (or take its offset); nothing here sleeps. Where stores may
+differ, the tests ask ``store.capabilities``, never a name.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (
+    "arrows", "cancel", "claim", "damage", "ending", "enqueue", "inspect", "lease", "prune", "sweep", "transaction", "unique",
+)))  # fmt: skip
+
+from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
+from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
+from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder, TestUnknownTypes  # noqa: E402
+from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
+from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
+from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestRequests  # noqa: E402
+from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
+from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
+from onward.testing.conformance.prune import TestPrune  # noqa: E402
+from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
+from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
+from onward.testing.conformance.unique import TestDuplicates, TestKeyOfARetry, TestScopeActive, TestScopeInTime  # noqa: E402
+
+__all__ = [
+    "TestArrows",
+    "TestArrowsOfAPerson",
+    "TestBadRows",
+    "TestCancel",
+    "TestChildren",
+    "TestClaim",
+    "TestClose",
+    "TestDelete",
+    "TestDue",
+    "TestDuplicates",
+    "TestEffectOnce",
+    "TestEnding",
+    "TestEndingTwice",
+    "TestEnqueue",
+    "TestEnqueueAgain",
+    "TestExpiry",
+    "TestFind",
+    "TestHistory",
+    "TestKeyOfARetry",
+    "TestLease",
+    "TestLostLease",
+    "TestOrder",
+    "TestOwner",
+    "TestPrune",
+    "TestQuestions",
+    "TestRecover",
+    "TestRequests",
+    "TestRetry",
+    "TestRunNow",
+    "TestScopeActive",
+    "TestScopeInTime",
+    "TestSweep",
+    "TestTransaction",
+    "TestTransactionOpen",
+    "TestTransactionTooLong",
+    "TestUnknownCommit",
+    "TestUnknownTypes",
+    "TestUnstorable",
+    "TestWake",
+    "damage",
+]

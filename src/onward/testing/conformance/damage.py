@@ -1,0 +1,186 @@
+"""Bad rows, lost answers, closed stores: what goes wrong stops only itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Thread
+from typing import Any, TypeAlias
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.driver import JobFilter, Settlement, Store
+from onward.outcome import Completed, DeadLettered, Outcome
+from onward.status import Status
+from onward.testing.conformance.steps import (
+    OUTCOMES,
+    OWNER,
+    PAST_LEASE,
+    bring_to,
+    claim,
+    claim_everything,
+    demand,
+    enqueue,
+    is_settled,
+    read,
+    settle,
+)
+from onward.testing.factories import make_new_job
+
+Raw: TypeAlias = Callable[[str, str, Any], None]
+"""``raw(job_id, column, value)`` writes into a stored row behind the store's back."""
+
+
+@pytest.fixture
+def damage(request: pytest.FixtureRequest) -> Raw:
+    """The backend's own ``raw`` fixture, where it has one."""
+    try:
+        raw: Raw = request.getfixturevalue("raw")
+    except pytest.FixtureLookupError:
+        pytest.skip("there is no fixture raw(job_id, column, value) to damage rows with")
+    return raw
+
+
+class TestBadRows:
+    """A row that somebody wrote by hand."""
+
+    @pytest.mark.parametrize("column", ["payload", "metadata", "progress"])
+    def test_text_that_is_not_json_is_handed_on_as_it_is(self, store: Store, damage: Raw, column: str) -> None:
+        """The store does not judge it: who decodes it dead-letters the job, with the reason, and its neighbours run."""
+        bad, good = enqueue(store), enqueue(store)
+        damage(bad.id, column, "{not json")
+        claims = {taken.id: taken for taken in claim_everything(store)}
+        assert set(claims) == {bad.id, good.id}
+        assert getattr(claims[bad.id].job, column) == "{not json"
+        turn = store.turn(
+            [
+                Settlement(claim=claims[bad.id], outcome=DeadLettered("the payload cannot be read")),
+                Settlement(claim=claims[good.id], outcome=Completed()),
+            ]
+        )
+        assert len(turn.settled) == 2
+        assert read(store, bad).status is Status.DEAD_LETTER
+
+    @pytest.mark.parametrize(("column", "value"), [("max_attempts", "many"), ("created_at", "yesterday")])
+    def test_a_row_that_is_not_a_job_stops_only_itself(self, store: Store, damage: Raw, column: str, value: object) -> None:
+        """The neighbours in its turn run, and those after it; it ends dead instead of being met by every claim for ever."""
+        before, bad, after = enqueue(store, priority=9), enqueue(store, priority=8), enqueue(store, priority=7)
+        damage(bad.id, column, value)
+        assert [taken.id for taken in claim_everything(store, 1)] == [before.id, after.id]
+        assert store.count(JobFilter(ids=(bad.id,), statuses=(Status.DEAD_LETTER,))) == 1
+        assert {before.id, after.id} <= {job.id for job in store.find(JobFilter())}
+        for taken in store.held(OWNER):
+            assert taken.id != bad.id
+
+
+class TestUnstorable:
+    """An outcome that cannot be stored as it is spares its batch."""
+
+    @pytest.mark.parametrize("outcome", [Completed('"\ud800"'), DeadLettered("bad \ud800 text")], ids=["result", "error"])
+    def test_text_without_a_form_in_utf_8_ends_its_job_and_spares_the_batch(self, store: Store, outcome: Outcome) -> None:
+        """A handler that returns half an emoji must not fail the endings of fifty others, again and again."""
+        store.enqueue([make_new_job() for _ in range(3)])
+        first, bad, last = claim(store, 3)
+        turn = store.turn([Settlement(claim=taken, outcome=outcome if taken is bad else Completed()) for taken in (first, bad, last)])
+        assert len(turn.settled) == 3
+        job = read(store, bad)
+        assert (job.status, job.lease_owner) == (outcome.status, None)
+        assert job.error or job.result
+        assert [read(store, one).error for one in (first, last)] == [None, None]
+
+    def test_a_long_error_is_stored(self, store: Store) -> None:
+        """What is bounded elsewhere need not be small here."""
+        taken = bring_to(store, Status.IN_PROGRESS)
+        settle(store, taken, DeadLettered("x" * 200_000))
+        assert len(read(store, taken).error or "") == 200_000
+
+
+class TestUnknownCommit:
+    """The answer to a commit was lost: the same turn is asked again."""
+
+    @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=lambda outcome: outcome.name)
+    def test_a_repeated_settlement_holds_and_is_stored_once(self, store: Store, clock: FakeClock, outcome: Outcome) -> None:
+        """The worker must learn that it was stored, and nothing may happen twice."""
+        enqueue(store)
+        (taken,) = claim(store)
+        child = make_new_job()
+        settlements = [Settlement(claim=taken, outcome=outcome, children=(child,), keeps_history=True, processed=1)]
+        assert len(store.turn(settlements).settled) == 1
+        stored = read(store, taken), store.history(taken.id), store.count(JobFilter())
+        clock.advance(1)
+        turn = store.turn(settlements)
+        assert (turn.settled, turn.lost) == (tuple(settlements), ())
+        assert (read(store, taken), store.history(taken.id), store.count(JobFilter())) == stored
+
+    def test_claims_that_nobody_was_told_of_are_held(self, store: Store) -> None:
+        """The worker finds them by its own name, and runs them or gives them back."""
+        store.enqueue([make_new_job() for _ in range(2)])
+        unheard = store.turn(demand=demand(2)).claims
+        assert {job.id: job.fence for job in store.held(OWNER)} == {taken.id: taken.fence for taken in unheard}
+        assert store.turn(demand=demand(2)).claims == ()
+
+    def test_a_completion_is_not_mistaken_for_a_death_by_lost_lease(self, store: Store, clock: FakeClock) -> None:
+        """The row is final and has my fence, and still it was not my settlement that ended it."""
+        enqueue(store, max_attempts=1, isolated=True)
+        (taken,) = claim(store)
+        clock.advance(PAST_LEASE)
+        assert len(store.sweep().dead_lettered) == 1
+        assert not is_settled(settle(store, taken, Completed()))
+        assert read(store, taken).status is Status.DEAD_LETTER
+
+
+class TestWake:
+    """A worker that waits is told."""
+
+    def test_a_wake_before_the_wait_is_not_lost(self, store: Store) -> None:
+        """A signal may come in the moment before the worker begins to wait."""
+        store.open()
+        store.wake()
+        assert _waited(store, lambda: None)
+
+    def test_an_enqueue_in_this_process_ends_the_wait(self, store: Store) -> None:
+        """The poll is there for what was missed, not for what was seen."""
+        store.open()
+        assert _waited(store, lambda: enqueue(store))
+
+    def test_wake_ends_the_wait(self, store: Store) -> None:
+        """A worker that is told to stop must not first wait out its poll."""
+        store.open()
+        assert _waited(store, store.wake)
+
+
+class TestClose:
+    """Closing gives back what was opened, and nothing more."""
+
+    def test_a_closed_store_opens_again_with_the_next_verb(self, store: Store) -> None:
+        """After a fork, or at the end of a test, nobody should have to think about it."""
+        asked = enqueue(store)
+        store.close()
+        store.close()
+        assert read(store, asked).status is Status.QUEUED
+        store.open()
+        store.open()
+        assert len(claim(store)) == 1
+
+    def test_jobs_outlive_the_process_where_the_store_says_so(self, store: Store, request: pytest.FixtureRequest) -> None:
+        """Another process is another store object over the same data."""
+        asked = enqueue(store, payload={"n": 1}, key="k")
+        stored = read(store, asked)
+        store.close()
+        if not store.capabilities.survives_process:
+            return
+        other: Store = request.getfixturevalue("reopen")()
+        assert other.get(asked.id) == stored
+        assert other.enqueue([make_new_job(key="k")])[0].id == asked.id
+        other.close()
+
+
+def _waited(store: Store, act: Callable[[], object]) -> bool:
+    """Wait in another thread, do what should end the wait, and say whether it ended by that."""
+    ended: list[bool] = []
+    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(seconds=30))))
+    waiting.start()
+    act()
+    waiting.join(timeout=60)
+    return ended == [True]

@@ -1,0 +1,185 @@
+"""Sweep and recover: what its worker lost runs again, and what kills its worker ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from onward.clock import FakeClock
+from onward.driver import JobFilter, Settlement, Store
+from onward.job import Job
+from onward.outcome import Completed
+from onward.status import Status
+from onward.testing.conformance.steps import (
+    LEASE,
+    OTHER,
+    OWNER,
+    PAST_LEASE,
+    at_once,
+    claim,
+    claim_one,
+    enqueue,
+    is_settled,
+    read,
+    settle,
+)
+from onward.testing.factories import make_new_job
+
+
+class TestSweep:
+    """A lease that ran out gives the job back."""
+
+    def test_a_lost_job_waits_again_and_is_isolated_next_time(self, store: Store, clock: FakeClock) -> None:
+        """The try counts, the loss is counted, and the next run has no neighbour that it could take along."""
+        asked = enqueue(store)
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        (job,) = store.sweep().requeued
+        assert job == read(store, asked)
+        assert (job.status, job.attempts, job.lost_leases, job.releases) == (Status.QUEUED, 1, 1, 0)
+        assert (job.lease_owner, job.lease_until, job.isolated) == (None, None, False)
+        assert job.error
+        taken = claim_one(store)
+        assert (taken.job.isolated, taken.job.attempts, taken.fence) == (True, 2, 2)
+
+    def test_a_lease_that_still_runs_is_left_alone(self, store: Store, clock: FakeClock) -> None:
+        """Sweeping is safe at any time."""
+        enqueue(store)
+        claim_one(store)
+        clock.advance(LEASE - timedelta(microseconds=1))
+        swept = store.sweep()
+        assert (swept.requeued, swept.dead_lettered, swept.expired, swept.unblocked) == ((), (), (), 0)
+
+    def test_the_last_try_is_given_back_to_a_job_that_was_not_alone(self, store: Store, clock: FakeClock) -> None:
+        """Its neighbour may have killed the process; only a run of its own can tell."""
+        enqueue(store, max_attempts=1)
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        (job,) = store.sweep().requeued
+        assert (job.attempts, job.lost_leases) == (0, 1)
+
+    def test_a_job_that_kills_its_process_alone_and_has_no_try_left_is_dead(self, store: Store, clock: FakeClock) -> None:
+        """Nobody else can be to blame."""
+        asked = enqueue(store, max_attempts=1, isolated=True)
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        swept = store.sweep()
+        assert (swept.requeued, [job.id for job in swept.dead_lettered]) == ((), [asked.id])
+        job = read(store, asked)
+        assert (job.status, job.attempts, job.finished_at, job.lease_owner) == (Status.DEAD_LETTER, 1, clock.now(), None)
+        assert job.error
+
+    def test_a_job_that_always_kills_its_process_is_claimed_once_more_than_it_may_try(self, store: Store, clock: FakeClock) -> None:
+        """So a poison pill ends, whatever it shared its process with."""
+        asked = enqueue(store, max_attempts=3)
+        claims = 0
+        while claim(store):
+            claims += 1
+            clock.advance(PAST_LEASE)
+            store.sweep()
+            assert claims <= 4
+        assert (claims, read(store, asked).status, read(store, asked).attempts) == (3, Status.DEAD_LETTER, 3)
+        assert [kept.outcome for kept in store.history(asked.id)] == ["lost"] * 3
+
+    def test_a_lost_claim_is_kept_in_the_history(self, store: Store, clock: FakeClock) -> None:
+        """A job whose workers die is found by its history, not by its error."""
+        enqueue(store)
+        taken = claim_one(store)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        (kept,) = store.history(taken.id)
+        assert (kept.outcome, kept.attempt, kept.fence, kept.lease_owner) == ("lost", 1, 1, OWNER)
+        assert (kept.started_at, kept.finished_at) == (taken.job.started_at, clock.now())
+
+    def test_a_lease_absurdly_far_ahead_has_run_out(self, store: Store, clock: FakeClock) -> None:
+        """The clock was a year ahead when it was given; waiting for it would be waiting for ever."""
+        clock.step(timedelta(days=365))
+        enqueue(store)
+        claim_one(store)
+        clock.step(timedelta(days=-365))
+        assert len(store.sweep().requeued) == 1
+
+    def test_a_second_sweep_finds_nothing(self, store: Store, clock: FakeClock) -> None:
+        """One loss is one loss."""
+        enqueue(store)
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        assert store.sweep().requeued == ()
+
+    def test_sweeps_at_once_give_each_job_back_once(self, store: Store, clock: FakeClock) -> None:
+        """Every worker sweeps; a loss that is counted twice would kill a job that is innocent."""
+        store.enqueue([make_new_job() for _ in range(20)])
+        claim(store, 20)
+        clock.advance(PAST_LEASE)
+        swept = at_once(4, lambda number: store.sweep())
+        assert sum(len(one.requeued) for one in swept) == 20
+        assert {job.lost_leases for job in store.find(JobFilter(), limit=20)} == {1}
+
+    def test_completing_and_sweeping_at_once_have_one_winner(self, store: Store, clock: FakeClock) -> None:
+        """Either the work counted and nothing is given back, or it is given back and the work is told that it came too late."""
+        for _ in range(20):
+            enqueue(store)
+            taken = claim_one(store)
+            clock.advance(PAST_LEASE)
+            done: list[Settlement] = []
+            swept: list[Job] = []
+
+            def act(number: int) -> None:
+                if number:
+                    swept.extend(store.sweep().requeued)  # noqa: B023 - called within this round
+                else:
+                    done.extend(store.turn([Settlement(claim=taken, outcome=Completed())]).settled)  # noqa: B023 - as above
+
+            at_once(2, act)
+            assert len(done) + len(swept) == 1
+            assert read(store, taken).status is (Status.COMPLETED if done else Status.QUEUED)
+            if swept:
+                settle(store, claim_one(store))
+
+
+class TestRecover:
+    """A process that is known to be dead: its claims come back at once."""
+
+    def test_a_started_job_is_lost_and_another_one_released(self, store: Store) -> None:
+        """Only what had really started can have killed the process; the rest is not charged for it."""
+        started, waiting = enqueue(store), enqueue(store)
+        claim(store, 2)
+        swept = store.recover(OWNER, {started.id})
+        assert {job.id for job in swept.requeued} == {started.id, waiting.id}
+        lost, released = read(store, started), read(store, waiting)
+        assert (lost.status, lost.attempts, lost.lost_leases) == (Status.QUEUED, 1, 1)
+        assert (released.status, released.attempts, released.lost_leases) == (Status.QUEUED, 0, 0)
+        assert [kept.outcome for kept in store.history(started.id)] == ["lost"]
+        assert {taken.id: taken.job.isolated for taken in claim(store, 2)} == {started.id: True, waiting.id: False}
+
+    def test_a_lonely_killer_without_tries_is_dead(self, store: Store) -> None:
+        """The same rule as for the sweep, only sooner."""
+        asked = enqueue(store, max_attempts=1, isolated=True)
+        claim(store)
+        assert [job.id for job in store.recover(OWNER, {asked.id}).dead_lettered] == [asked.id]
+
+    def test_only_the_claims_of_that_owner_come_back(self, store: Store) -> None:
+        """Its neighbour on the same host lives."""
+        enqueue(store)
+        enqueue(store)
+        claim_one(store, owner=OTHER)
+        mine = claim_one(store)
+        assert [job.id for job in store.recover(OWNER, ()).requeued] == [mine.id]
+        assert len(store.held(OTHER)) == 1
+        assert store.recover("host:9:nobody", ()).requeued == ()
+
+    def test_a_recovered_claim_is_not_valid_any_more(self, store: Store) -> None:
+        """Should the process be alive after all, it changes nothing."""
+        enqueue(store)
+        taken = claim_one(store)
+        store.recover(OWNER, {taken.id})
+        assert not is_settled(settle(store, taken))
+        assert read(store, taken).status is Status.QUEUED
+
+    def test_a_job_that_ended_before_the_process_died_is_left_alone(self, store: Store) -> None:
+        """The map of started jobs may be a moment behind."""
+        enqueue(store)
+        taken = claim_one(store)
+        settle(store, taken)
+        swept = store.recover(OWNER, {taken.id})
+        assert (swept.requeued, read(store, taken).status) == ((), Status.COMPLETED)

@@ -1,0 +1,267 @@
+"""Keys: one live job for each (owner, type, key) in its scope, under any concurrency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.driver import JobFilter, Retention, Store
+from onward.errors import DuplicateJob, KeyReused
+from onward.job import NewJob
+from onward.outcome import DeadLettered, Outcome, Released, Retried, Snoozed
+from onward.status import Status
+from onward.testing.conformance.steps import (
+    FINAL_OUTCOMES,
+    NO_DELAY,
+    PAST_LEASE,
+    SOON,
+    at_once,
+    claim_one,
+    demand,
+    enqueue,
+    read,
+    settle,
+)
+from onward.testing.factories import make_new_job
+
+HOUR = timedelta(hours=1)
+NOTHING_KEPT = Retention(completed=NO_DELAY, cancelled=NO_DELAY, dead_letter=NO_DELAY)
+
+
+def is_free(store: Store, key: str = "k", **fields: Any) -> bool:
+    """Say whether a key may be taken, by taking it."""
+    return store.enqueue([make_new_job(key=key, **fields)])[0].is_new
+
+
+class TestDuplicates:
+    """What a duplicate gets: the holder, or an error, as it asked for."""
+
+    def test_return_gives_the_live_job(self, store: Store) -> None:
+        """Asking twice for the same work is one piece of work."""
+        held = enqueue(store, payload=1, key="k")
+        (same,) = store.enqueue([make_new_job(payload=1, key="k")])
+        (other,) = store.enqueue([make_new_job(payload=2, key="k")])
+        assert (same.id, same.is_new, same.payload_differs) == (held.id, False, False)
+        assert (other.id, other.is_new, other.payload_differs) == (held.id, False, True)
+        assert read(store, held).payload == "1"
+
+    def test_same_refuses_another_payload(self, store: Store) -> None:
+        """One idempotency key for two different requests is a mistake of the client."""
+        held = enqueue(store, payload=1, key="k")
+        assert store.enqueue([make_new_job(payload=1, key="k", on_duplicate="same")])[0].id == held.id
+        with pytest.raises(KeyReused) as refused:
+            store.enqueue([make_new_job(payload=2, key="k", on_duplicate="same")])
+        assert refused.value.job_id == held.id
+
+    def test_raise_refuses_every_duplicate(self, store: Store) -> None:
+        """The error names the job that has the key, so that the caller can look."""
+        held = enqueue(store, payload=1, key="k")
+        with pytest.raises(DuplicateJob, match=held.id) as refused:
+            store.enqueue([make_new_job(payload=1, key="k", on_duplicate="raise")])
+        assert refused.value.job_id == held.id
+        assert store.count(JobFilter()) == 1
+
+    def test_a_key_belongs_to_one_owner_and_one_type(self, store: Store) -> None:
+        """Two users who choose the same key must not meet; nobody's jobs are of one owner, too."""
+        enqueue(store, key="k")
+        assert is_free(store, owner="ada")
+        assert is_free(store, owner="bob")
+        assert is_free(store, type="mail")
+        assert not is_free(store, owner="ada")
+        assert not is_free(store)
+
+    def test_keys_differ_by_every_character(self, store: Store) -> None:
+        """No folding of case, no trimming, no normalising: the application chose the key."""
+        for key in ("k", "K", "k ", "é", "e\u0301", "1", "01", "%", "_"):
+            assert is_free(store, key)
+
+    def test_repeats_within_one_request_are_one_job(self, store: Store) -> None:
+        """A bulk of a thousand rows often holds the same one twice."""
+        jobs = [make_new_job(payload=number, key=key) for number, key in enumerate("abacb")]
+        accepted = store.enqueue(jobs)
+        assert [one.is_new for one in accepted] == [True, True, False, True, False]
+        assert (accepted[2].id, accepted[4].id) == (jobs[0].id, jobs[1].id)
+        assert (accepted[2].payload_differs, store.count(JobFilter())) == (True, 3)
+
+    def test_jobs_without_a_key_are_never_duplicates(self, store: Store) -> None:
+        """No key means no promise."""
+        assert len({enqueue(store, payload=1).id for _ in range(3)}) == 3
+        assert store.count(JobFilter()) == 3
+
+    def test_fifty_at_once_are_one_job(self, store: Store) -> None:
+        """The key is taken by the insert, so there is no moment between looking and inserting."""
+        answers = at_once(50, lambda number: store.enqueue([make_new_job(payload=number, key="k")])[0])
+        assert len({answer.id for answer in answers}) == 1
+        assert sorted(answer.is_new for answer in answers) == [False] * 49 + [True]
+        assert store.count(JobFilter()) == 1
+
+    def test_bulks_in_opposite_orders_do_not_lock_each_other(self, store: Store) -> None:
+        """Whatever order the callers chose, each gets an answer, and each key one job."""
+        keys = [f"k{number}" for number in range(20)]
+
+        def bulk(number: int) -> list[str]:
+            order = keys if number % 2 else keys[::-1]
+            accepted = store.enqueue([make_new_job(key=key) for key in order])
+            return sorted(one.id for one in accepted)
+
+        answers = at_once(10, bulk)
+        assert all(answer == answers[0] for answer in answers)
+        assert store.count(JobFilter()) == len(keys)
+
+
+class TestScopeActive:
+    """A key of scope active is held while its job is live, and freed by the statement that ends it."""
+
+    @pytest.mark.parametrize(
+        "outcome", [None, Retried(SOON, "boom"), Snoozed(SOON), Released()], ids=["running", "retrying", "snoozed", "released"]
+    )
+    def test_a_live_job_holds_its_key(self, store: Store, outcome: Outcome | None) -> None:
+        """A job that waits for its next try is the same piece of work still."""
+        held = enqueue(store, key="k")
+        taken = claim_one(store)
+        if outcome is not None:
+            settle(store, taken, outcome)
+        (accepted,) = store.enqueue([make_new_job(key="k")])
+        assert (accepted.id, accepted.is_new) == (held.id, False)
+
+    @pytest.mark.parametrize("outcome", FINAL_OUTCOMES, ids=lambda outcome: outcome.name)
+    def test_every_outcome_that_ends_the_job_frees_its_key(self, store: Store, outcome: Outcome) -> None:
+        """The same work may be asked for again once it is over, however it went."""
+        enqueue(store, key="k")
+        settle(store, claim_one(store), outcome)
+        assert is_free(store)
+
+    def test_every_other_end_frees_the_key_too(self, store: Store, clock: FakeClock) -> None:
+        """Cancelled by a person, deleted, expired at a claim or by the sweep, dead by a lost lease."""
+
+        def expired(job: NewJob) -> None:
+            clock.advance(11)
+
+        def dies(job: NewJob) -> None:
+            claim_one(store)
+            clock.advance(PAST_LEASE)
+
+        ways: dict[str, tuple[Callable[[NewJob], object], Callable[[], object], dict[str, Any]]] = {
+            "cancelled": (lambda job: store.cancel(job.id), lambda: None, {}),
+            "deleted": (lambda job: store.delete(job.id), lambda: None, {}),
+            "expired at a claim": (expired, lambda: store.turn(demand=demand()), {"expires": SOON}),
+            "expired by the sweep": (expired, store.sweep, {"expires": SOON}),
+            "dead by a lost lease": (dies, store.sweep, {"max_attempts": 1, "isolated": True}),
+        }
+        for key, (act, then, fields) in ways.items():
+            act(enqueue(store, key=key, **fields))
+            then()
+            assert is_free(store, key, delay=HOUR), key
+
+    def test_a_lost_lease_keeps_the_key_while_tries_are_left(self, store: Store, clock: FakeClock) -> None:
+        """The job runs again, so it is live."""
+        enqueue(store, key="k")
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        assert not is_free(store)
+
+    def test_an_end_frees_only_its_own_key(self, store: Store) -> None:
+        """A late ending must not free the key of the job that has it now."""
+        first = enqueue(store, key="k")
+        store.cancel(first.id)
+        second = enqueue(store, key="k")
+        store.delete(first.id)
+        assert store.enqueue([make_new_job(key="k")])[0].id == second.id
+
+
+class TestScopeInTime:
+    """A window holds from the enqueue on, for ever holds for ever; neither cares what becomes of the job."""
+
+    @pytest.mark.parametrize("scope", [HOUR, "forever"])
+    def test_the_key_outlives_the_job_and_its_row(self, store: Store, clock: FakeClock, scope: timedelta | str) -> None:
+        """Pruning is housekeeping; it must not make work run twice."""
+        held = enqueue(store, payload=1, key="k", scope=scope)
+        settle(store, claim_one(store))
+        clock.advance(60)
+        assert store.prune(NOTHING_KEPT) == 1
+        (accepted,) = store.enqueue([make_new_job(payload=2, key="k", scope=scope)])
+        assert (accepted.id, accepted.is_new, accepted.payload_differs) == (held.id, False, True)
+
+    @pytest.mark.parametrize("status", [Status.QUEUED, Status.COMPLETED])
+    def test_a_window_ends_when_it_is_over(self, store: Store, clock: FakeClock, status: Status) -> None:
+        """It counts from the enqueue, whether the job is done or still waits."""
+        held = enqueue(store, key="k", scope=HOUR)
+        if status is Status.COMPLETED:
+            settle(store, claim_one(store))
+        clock.advance(HOUR - timedelta(seconds=1))
+        assert not is_free(store, scope=HOUR)
+        clock.advance(2)
+        (accepted,) = store.enqueue([make_new_job(key="k", scope=HOUR)])
+        assert accepted.is_new
+        assert accepted.id != held.id
+
+    def test_forever_is_longer_than_a_life(self, store: Store, clock: FakeClock) -> None:
+        """A payment must not be made twice, also not in fifty years."""
+        held = enqueue(store, key="k", scope="forever")
+        settle(store, claim_one(store))
+        clock.advance(timedelta(days=365 * 50))
+        store.prune(NOTHING_KEPT)
+        assert store.enqueue([make_new_job(key="k")])[0].id == held.id
+
+    def test_a_key_for_ever_outlives_a_deleted_job(self, store: Store) -> None:
+        """Deleting a row says that nobody wants to look at it, not that it may happen again."""
+        held = enqueue(store, key="k", scope="forever")
+        store.delete(held.id)
+        assert store.enqueue([make_new_job(key="k")])[0].id == held.id
+
+
+class TestKeyOfARetry:
+    """A retry by a person takes the key again, or is refused by name."""
+
+    @pytest.mark.parametrize("scope", ["active", HOUR, "forever"])
+    def test_a_retried_job_holds_its_key_again(self, store: Store, scope: timedelta | str) -> None:
+        """It is live again, so it stands for the work again."""
+        held = enqueue(store, key="k", scope=scope)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        store.retry(held.id)
+        assert store.enqueue([make_new_job(key="k", scope=scope)])[0].id == held.id
+        settle(store, claim_one(store))
+        assert is_free(store, scope=scope) == (scope == "active")
+
+    def test_a_retried_job_takes_a_window_that_was_over(self, store: Store, clock: FakeClock) -> None:
+        """The key must not be free while the job that needs it runs."""
+        held = enqueue(store, key="k", scope=HOUR)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        clock.advance(HOUR * 2)
+        store.retry(held.id)
+        assert not is_free(store, scope=HOUR)
+
+    def test_a_retry_is_refused_while_another_job_has_the_key(self, store: Store) -> None:
+        """Two live jobs under one key is what the key forbids; the person is told which one to look at."""
+        dead = enqueue(store, key="k")
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        newer = enqueue(store, key="k")
+        before = read(store, dead)
+        with pytest.raises(DuplicateJob, match=newer.id) as refused:
+            store.retry(dead.id)
+        assert refused.value.job_id == newer.id
+        assert read(store, dead) == before
+        store.cancel(newer.id)
+        assert store.retry(dead.id).status is Status.QUEUED
+
+    def test_of_two_retries_at_once_one_gets_the_key(self, store: Store) -> None:
+        """Two people press the button for two dead jobs of one key."""
+        dead = []
+        for _ in range(2):
+            dead.append(enqueue(store, key="k"))
+            settle(store, claim_one(store), DeadLettered("hopeless"))
+
+        def retry(number: int) -> bool:
+            try:
+                store.retry(dead[number].id)
+            except DuplicateJob:
+                return False
+            return True
+
+        assert sorted(at_once(2, retry)) == [False, True]
+        assert store.count(JobFilter(statuses=(Status.QUEUED,))) == 1

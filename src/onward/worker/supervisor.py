@@ -1,0 +1,231 @@
+"""Keeps worker processes alive: starts them, replaces dead ones, passes signals on, and takes back what a dead one held.
+
+Imports no application code, so nothing an application does can bring it down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+from types import FrameType
+
+from msgspec import Struct
+
+from onward.driver import Store
+from onward.errors import StoreError
+from onward.worker.child import Child, ChildPipes
+from onward.worker.reports import Reports
+
+logger = logging.getLogger("onward.worker")
+
+FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0
+STEADY_AFTER = 60.0
+"""A process that lived this long had a good start: its successor does not wait longer than the first one did."""
+OVERTIME = 0.5
+"""Seconds beyond the grace until a process is killed."""
+LAST_WRITES = 0.4
+"""Seconds to take back what a killed one held."""
+HOPELESS = frozenset({2, 4, 5})
+"""Exit codes of a first start that no repetition mends: wrong options, application not found, schema out of date."""
+QUIT_AT_ONCE = 130
+PASSED_ON = (signal.SIGUSR1, signal.SIGTTIN)
+
+
+class Place(Struct):
+    """Room for one process. Instants are seconds of the monotonic clock."""
+
+    child: Child | None = None
+    failures: int = 0
+    start_at: float = 0.0
+    is_done: bool = False
+    """Its work has come to its end by itself."""
+
+
+class Supervisor:
+    """``command`` gives a child's command line. ``grace`` is in seconds, None waits for ever; ``places`` is the concurrency of a child.
+
+    ``open_store`` makes the store of a URL that a child reports, to take back claims.
+    """
+
+    def __init__(
+        self,
+        command: Callable[[ChildPipes], Sequence[str]],
+        *,
+        processes: int,
+        grace: float | None,
+        places: int,
+        open_store: Callable[[str], Store],
+        reports: Reports,
+    ) -> None:
+        self._command = command
+        self._places = [Place() for _ in range(processes)]
+        self._grace = grace
+        self._size = places
+        self._open_store = open_store
+        self._reports = reports
+        self._exit_code = 0
+        self._is_stopping = False
+        self._kill_at: float | None = None
+        self._has_started_one = False
+        self._recoveries: list[threading.Thread] = []
+
+    def run(self) -> int:
+        """Supervise until a signal ends it, or all work is done. Gives the exit code. For the main thread."""
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        handled = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *PASSED_ON)
+        before = {number: signal.signal(number, _note) for number in handled}
+        before_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        try:
+            self._supervise(reader)
+        finally:
+            signal.set_wakeup_fd(before_wakeup)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            os.close(reader)
+            os.close(writer)
+            self._wait_for_recoveries()
+        return self._exit_code
+
+    def _supervise(self, signals: int) -> None:
+        while True:
+            self._start_what_is_due()
+            if not any(place.child is not None or self._will_start(place) for place in self._places):
+                return
+            children = [place.child for place in self._places if place.child is not None]
+            readable, _, _ = select.select([signals, *(child.report for child in children if child.is_talking)], [], [], self._pause())
+            for child in children:
+                if child.report in readable:
+                    child.listen()
+                    self._has_started_one = self._has_started_one or child.is_ready
+            with contextlib.suppress(BlockingIOError):
+                for number in os.read(signals, 512):
+                    self._on_signal(number)
+            self._reap()
+            self._kill_what_outlives_the_grace()
+
+    def _pause(self) -> float | None:
+        """Seconds until something is due by the clock; None when only a child or a signal can make a difference."""
+        due = [place.start_at for place in self._places if self._will_start(place)]
+        if self._kill_at is not None:
+            due.append(self._kill_at)
+        return max(min(due) - time.monotonic(), 0.0) if due else None
+
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    def _will_start(self, place: Place) -> bool:
+        return place.child is None and not place.is_done and not self._is_stopping
+
+    def _start_what_is_due(self) -> None:
+        for place in self._places:
+            if not self._has_started_one and any(one.child is not None for one in self._places):
+                return  # a first one shows whether the application can be loaded, and says so once if not
+            if self._will_start(place) and place.start_at <= time.monotonic():
+                place.child = Child(self._command, nonce=token_hex(4), size=self._size)
+
+    # -- the end of a child ------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        for place in self._places:
+            child = place.child
+            if child is not None and child.has_ended():
+                place.child = None
+                self._has_started_one = self._has_started_one or child.is_ready
+                self._take_back(child)
+                self._after_death(place, child)
+                child.close()
+
+    def _after_death(self, place: Place, child: Child) -> None:
+        if self._is_stopping:
+            return
+        if child.is_done:
+            place.is_done = True
+        elif child.code in HOPELESS and not child.is_ready and not self._has_started_one:
+            self._exit_code = child.code
+            self._stop(signal.SIGTERM)
+        else:
+            place.failures = 1 if child.age >= STEADY_AFTER else place.failures + 1
+            pause = min(FIRST_BACK_OFF * 2.0 ** (place.failures - 1), LONGEST_BACK_OFF) if place.failures < 20 else LONGEST_BACK_OFF
+            place.start_at = time.monotonic() + pause
+            logger.error("worker process %d ended with %s: a new one starts in %.0f s", child.pid, child.how_it_ended, pause)
+
+    def _take_back(self, child: Child) -> None:
+        if child.store_url is None:
+            return
+        # A process that was killed because its grace was over did nothing wrong, so its jobs do not count it as a loss.
+        started = [] if child.was_killed or child.has_given_back else child.started.ids()
+        thread = threading.Thread(target=self._recover, args=(child.store_url, child.lease_owner, started), daemon=True)
+        thread.start()
+        self._recoveries = [one for one in self._recoveries if one.is_alive()] + [thread]
+
+    def _recover(self, url: str, lease_owner: str, started: list[str]) -> None:
+        pause = 0.1
+        try:
+            store = self._open_store(url)
+            while True:
+                try:
+                    swept = store.recover(lease_owner, started)
+                    break
+                except StoreError as error:
+                    logger.warning("the jobs of %s are not taken back yet: %s", lease_owner, error)
+                    time.sleep(pause)
+                    pause = min(pause * 2, LONGEST_BACK_OFF)
+            store.close()
+        except Exception:
+            logger.exception("the jobs of %s could not be taken back: their leases will run out", lease_owner)
+            return
+        for job in (*swept.requeued, *swept.dead_lettered):
+            logger.warning("job %s of type %s was taken back from %s: %s", job.id, job.type, lease_owner, job.status)
+        self._reports.swept(swept)
+
+    def _wait_for_recoveries(self) -> None:
+        until = time.monotonic() + LAST_WRITES
+        for thread in self._recoveries:
+            thread.join(max(until - time.monotonic(), 0.0))
+
+    # -- stop --------------------------------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int) -> None:
+        if number in PASSED_ON:
+            self._send(number)
+        elif number == signal.SIGINT and self._is_stopping:
+            logger.warning("second SIGINT: quitting at once")
+            self._exit_code = QUIT_AT_ONCE
+            self._kill_at = time.monotonic() + OVERTIME
+            self._send(signal.SIGINT)
+        elif number in (signal.SIGTERM, signal.SIGINT) and not self._is_stopping:
+            logger.info("%s: stopping", signal.Signals(number).name)
+            self._stop(number)
+
+    def _stop(self, number: int) -> None:
+        self._is_stopping = True
+        if self._grace is not None:
+            self._kill_at = time.monotonic() + self._grace + OVERTIME
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        for place in self._places:
+            # A process that is not ready has no handler for a dump yet: the signal would kill it.
+            if place.child is not None and (number not in PASSED_ON or place.child.is_ready):
+                place.child.send(number)
+
+    def _kill_what_outlives_the_grace(self) -> None:
+        if self._kill_at is None or time.monotonic() < self._kill_at:
+            return
+        for place in self._places:
+            if place.child is not None:
+                logger.error("worker process %d did not end within its grace and is killed", place.child.pid)
+                place.child.kill()
+        self._kill_at = None
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """The number is in the wake-up pipe already; this only keeps the signal from its default action."""

@@ -1,0 +1,202 @@
+"""``stats``, ``doctor``, ``migrate``, ``reconcile``, ``config`` and ``demo``."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from onward.app import Onward
+from onward.cli.stats import TITLES
+from onward.driver import QUESTIONS, Demand
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Invoke = Callable[..., Result]
+
+
+def lines_of_json(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+# -- stats -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_question_of_the_contract_can_be_asked() -> None:
+    """The list on the command line is written by hand, so that help needs no driver; it must be the same."""
+    assert tuple(TITLES) == QUESTIONS
+
+
+def test_stats_answer_all_six_questions(app: Onward, invoke: Invoke) -> None:
+    """One command at three in the morning."""
+    app.enqueue(app.definitions["echo"], "done")
+    app.enqueue(app.definitions["fail"], "this")
+    app.worker(concurrency=1, drain=True).run()
+    app.enqueue(app.definitions["echo"], "waiting", delay="1h", key="k")
+    result = invoke("stats")
+    assert result.exit_code == 0
+    for title in TITLES.values():
+        assert title in result.stdout
+    assert "ValueError: cannot do this" in result.stdout
+    answers = {answer["question"]: answer["rows"] for answer in lines_of_json(invoke("stats", "--json").stdout)}
+    assert list(answers) == list(QUESTIONS)
+    (outstanding,) = answers["outstanding"]  # type: ignore[misc]  # rows are a list
+    assert (outstanding["type"], outstanding["status"], outstanding["jobs"]) == ("echo", "queued", 1)
+    assert [row["type"] for row in answers["failed"]] == ["fail"]  # type: ignore[index,attr-defined]  # rows are objects
+    assert {row["type"] for row in answers["last-hour"]} == {"echo", "fail"}  # type: ignore[index,attr-defined]
+    assert answers["duplicates"] == answers["stuck"] == []
+
+
+def test_one_question_is_answered_alone(app: Onward, invoke: Invoke) -> None:
+    """Alerts ask one thing."""
+    app.store.open()
+    assert [answer["question"] for answer in lines_of_json(invoke("stats", "stuck", "failed", "--json").stdout)] == ["failed", "stuck"]
+
+
+def test_stuck_after_moves_the_border(app: Onward, invoke: Invoke) -> None:
+    """What is slow for one application is a coffee break for another."""
+    app.enqueue(app.definitions["echo"], "x")
+    app.store.turn((), Demand(lease_owner="host:1:abc", slots=1, types=app.definitions.leases()))
+    assert lines_of_json(invoke("stats", "stuck", "--json").stdout)[0]["rows"] == []
+    (row,) = lines_of_json(invoke("stats", "stuck", "--json", "--stuck-after", "0s").stdout)[0]["rows"]  # type: ignore[misc]
+    assert row["lease_owner"] == "host:1:abc"
+
+
+def test_the_printed_queries_run_in_the_database_itself(app: Onward, invoke: Invoke, tmp_path: Path) -> None:
+    """They are for pasting into the shell of a database that has no Onward beside it."""
+    app.enqueue(app.definitions["echo"], "x")
+    for asked in lines_of_json(invoke("stats", "--sql", "--json").stdout):
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+            rows = connection.execute(str(asked["sql"])).fetchall()
+        assert len(rows) == (1 if asked["question"] == "outstanding" else 0)
+    assert "-- outstanding: What work is outstanding?" in invoke("stats", "--sql").stdout
+
+
+# -- doctor and migrate ----------------------------------------------------------------------------------------------
+
+
+def test_doctor_names_the_store_and_its_newest_job(app: Onward, invoke: Invoke) -> None:
+    """A worker that polls an abandoned database looks healthy; only the identity and the age of the newest job give it away."""
+    job_id = app.enqueue(app.definitions["echo"], "x").id
+    result = invoke("doctor")
+    assert result.exit_code == 0, result.output
+    assert "jobs.db" in result.stdout
+    assert job_id in result.stdout
+    findings = lines_of_json(invoke("doctor", "--json").stdout)
+    assert all(set(finding) == {"name", "level", "text"} for finding in findings)
+    assert any("schema" in str(finding["name"]) or "version" in str(finding["text"]) for finding in findings)
+
+
+def test_doctor_tells_when_settings_and_application_use_different_stores(onward: Run) -> None:
+    """One program enqueues here, another works there, and both look fine."""
+    onward("-A", "shop:app", "enqueue", "broken")
+    done = onward("-A", "shop:app", "doctor", "--json", env={"ONWARD_URL": "sqlite:///other.db"})
+    assert {finding["name"]: finding["level"] for finding in lines_of_json(done.stdout)}["settings"] == "warning"
+    assert "other.db" in done.stdout
+    same = onward("-A", "shop:app", "doctor", "--json", env={"ONWARD_URL": "sqlite:///shop.db"})
+    assert {finding["name"]: finding["level"] for finding in lines_of_json(same.stdout)}["settings"] == "ok"
+
+
+def test_doctor_tells_of_types_that_the_application_does_not_know(onward: Run, shop: Path) -> None:
+    """They wait for ever, and cost nothing, and nobody notices."""
+    onward("-A", "shop:app", "enqueue", "broken")
+    (shop / "later.py").write_text("from onward import Onward\napp = Onward('sqlite:///shop.db')\n")
+    done = onward("-A", "later:app", "doctor")
+    assert "does not know: broken" in done.stdout
+    assert done.returncode == 0
+
+
+def test_doctor_ends_with_1_on_an_error(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deployments run it before they go on."""
+    from onward.driver import Finding
+
+    monkeypatch.setattr("onward.cli.doctor._examine", lambda store, app: [Finding("a", "warning", "b"), Finding("c", "error", "d\x1b[1m")])
+    assert invoke("migrate").exit_code == 0
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1].startswith("error")
+    assert "\x1b" not in result.stdout
+
+
+def test_migrate_makes_the_tables_and_may_be_repeated(onward: Run, shop: Path) -> None:
+    """Deployments run it every time."""
+    for _ in range(2):
+        done = onward("-u", "sqlite:///new.db", "migrate")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "new.db" in done.stdout
+    assert (shop / "new.db").stat().st_size > 0
+
+
+# -- reconcile, config, demo -----------------------------------------------------------------------------------------
+
+
+def test_reconcile_reports_and_ends_with_0_when_all_is_right(onward: Run) -> None:
+    """Cron mails only what fails."""
+    done = onward("-A", "shop:app", "reconcile")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("ledger: 7 checked, 0 wrong, 2 unchecked")
+
+
+def test_reconcile_ends_with_1_on_a_discrepancy(onward: Run, shop: Path) -> None:
+    """And says which, harmlessly."""
+    (shop / "wrong.py").write_text("from shop import *\nimport shop\nshop.Ledger.discrepancies = ['a.json is missing\\x1b[31m']\n")
+    done = onward("-A", "wrong:app", "reconcile")
+    assert done.returncode == 1
+    assert "  a.json is missing\\x1b[31m" in done.stdout
+    as_json = onward("-A", "wrong:app", "reconcile", "--json")
+    assert as_json.returncode == 1
+    expected = {"name": "ledger", "checked": 7, "unchecked": 2, "discrepancies": ["a.json is missing\x1b[31m"]}
+    assert lines_of_json(as_json.stdout) == [expected]
+
+
+def test_config_says_where_each_value_comes_from(onward: Run, shop: Path) -> None:
+    """Whoever says "but I set that" is answered in one look."""
+    (shop / "onward.toml").write_text('queues = ["mail"]\ngrace = "10s"\n')
+    done = onward("-A", "shop:app", "config", "--json", env={"ONWARD_GRACE": "20s", "ONWARD_URL": "postgres://me:secret@host/db"})
+    assert done.returncode == 0
+    found = {line["name"]: (line["value"], line["source"]) for line in lines_of_json(done.stdout)}
+    assert found["app"] == ("shop:app", "command line")
+    assert found["grace"] == ("20s", "ONWARD_GRACE")
+    assert found["queues"] == ("mail", "onward.toml")
+    assert found["concurrency"] == ("16", "default")
+    assert "secret" not in done.stdout
+
+
+@pytest.mark.parametrize("content", ["concurency = 4\n", "grace = 'soon'\n", "not toml at all\n"])
+def test_a_wrong_settings_file_is_told_in_one_line(onward: Run, shop: Path, content: str) -> None:
+    """A setting that is silently ignored is found in production."""
+    (shop / "onward.toml").write_text(content)
+    done = onward("config")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "onward.toml" in done.stderr
+
+
+def test_the_demo_runs_by_itself_and_leaves_nothing(onward: Run, shop: Path) -> None:
+    """The first thing that a stranger types; it needs no file, no setting and no store."""
+    temporary = shop / "tmp"
+    temporary.mkdir()
+    done = onward("demo", env={"TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("completed") == 7
+    assert done.stdout.count("dead_letter") == 1
+    assert "8 jobs, as expected" in done.stderr
+    assert list(temporary.iterdir()) == []
+
+
+def test_the_demo_fails_when_the_store_counts_something_else(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo that cannot fail proves nothing."""
+    from onward.cli import demo
+    from onward.status import Status
+
+    wrong = {**demo.EXPECTED, ("greet", Status.COMPLETED): 4, ("greet", Status.CANCELLED): 1}
+    monkeypatch.setattr(demo, "EXPECTED", wrong)
+    result = invoke("demo", "--json")
+    assert result.exit_code == 1
+    assert "Error: expected 4 greet completed" in result.stderr
+    assert len(lines_of_json(result.stdout)) == 8

@@ -1,0 +1,89 @@
+"""The statements of a SQL store: named blocks, each used, each sound."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import onward.drivers.sql
+import onward.drivers.sqlite
+from onward.clock import FakeClock
+from onward.drivers.sql.statements import Many, Statement, as_json, load_statements, run
+from onward.drivers.sqlite.driver import SQLiteStore
+from onward.drivers.sqlite.migrate import migrations, split
+
+SOURCES = [*Path(onward.drivers.sql.__path__[0]).glob("*.py"), *Path(onward.drivers.sqlite.__path__[0]).glob("*.py")]
+TEXT = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
+
+
+def names_used() -> set[str]:
+    code = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
+    called = set(re.findall(r'(?:Statement|Many)\(\s*"(\w+)"', code)) | set(re.findall(r'statements\["(\w+)"\]', code))
+    return called | {f"question_{name}" for name in ("outstanding", "failed", "stuck", "durations", "duplicates", "last_hour")}
+
+
+def test_every_statement_is_used_and_every_name_exists() -> None:
+    """A block that nobody runs misleads; a name without a block fails only when a user meets it."""
+    assert set(load_statements(TEXT)) == names_used()
+
+
+def test_every_statement_can_be_prepared(tmp_path: Path) -> None:
+    """A misspelt column is found here, not in the one situation that needs the statement."""
+    store = SQLiteStore(tmp_path / "jobs.db", clock=FakeClock())
+    store.open()
+    connection = sqlite3.connect(store.path)
+    for name, sql in store.statements.items():
+        asked = dict.fromkeys(re.findall(r":([a-z_]+)", re.sub(r"'[^']*'", "", sql)))
+        plain = sql.replace("{now}", "'now'").replace("{stuck_seconds}", "1")
+        assert "{" not in plain, name
+        connection.execute(f"EXPLAIN {plain}", asked)
+    connection.close()
+    store.close()
+
+
+def test_no_python_file_holds_sql() -> None:
+    """Statements are read side by side, backend beside backend, so none may hide in a string."""
+    verbs = re.compile(r"""["'](?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|DROP|ALTER)\s""")
+    assert [source.name for source in SOURCES if verbs.search(source.read_text(encoding="utf-8"))] == []
+
+
+def test_blocks_are_split_at_their_opening_line() -> None:
+    """Comments explain a block to its reader and are not sent to the database."""
+    text = "-- head\n-- name: one\n-- why\nSELECT {what}\n  -- inside\n  FROM t;\n\n-- == part ==\n-- name: two\nDELETE FROM t;\n"
+    assert load_statements(text, what="1") == {"one": "SELECT 1\n  FROM t", "two": "DELETE FROM t"}
+
+
+def test_two_blocks_of_one_name_are_refused() -> None:
+    """The second would silently win."""
+    with pytest.raises(ValueError, match="two statements are called one"):
+        load_statements("-- name: one\nSELECT 1\n-- name: one\nSELECT 2\n")
+
+
+def test_an_operation_is_driven_through_rows_and_batches() -> None:
+    """What an operation yields is run in order, and its value comes back."""
+
+    def operation():  # type: ignore[no-untyped-def]
+        nothing = yield Many("add", [{"n": 1}, {"n": 2}])
+        rows = yield Statement("all")
+        return nothing, rows
+
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (n)")
+    statements = {"add": "INSERT INTO t VALUES (:n)", "all": "SELECT n FROM t ORDER BY n"}
+    assert run(connection.cursor(), statements, operation()) == ([], [(1,), (2,)])
+    connection.close()
+
+
+def test_a_lone_surrogate_does_not_stop_a_list() -> None:
+    """One text that no database stores must not fail its neighbours' endings."""
+    assert as_json([("a", "bad \ud800"), ("b", "good")]) == '[["a","bad \\\\ud800"],["b","good"]]'
+
+
+def test_migrations_are_numbered_without_gaps() -> None:
+    """The number is the version that the file records."""
+    assert list(migrations()) == list(range(1, len(migrations()) + 1))
+    assert all(sqlite3.complete_statement(statement) for text in migrations().values() for statement in split(text))

@@ -1,0 +1,75 @@
+"""The application of the process tests: handlers that end well, late, never, or with their process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from dataclasses import dataclass
+
+from onward import JobContext, Onward, define_job
+
+
+@dataclass
+class Work:
+    number: int = 0
+
+
+def note(text: str) -> None:
+    """One line, whole or not at all, whoever else writes."""
+    descriptor = os.open(os.environ["EFFECTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(descriptor, f"{text} {os.getpid()}\n".encode())
+    os.close(descriptor)
+
+
+def quick(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+
+
+def first_try_waits(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    if ctx.job.fence == 1:
+        time.sleep(3600)
+
+
+def never(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    time.sleep(3600)
+
+
+def holds_the_gil(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    sum(range(10**12))
+
+
+async def in_three_steps(payload: Work, ctx: JobContext) -> None:
+    for step in range(3):
+        note(f"step {step}")
+        await asyncio.sleep(0.3)
+
+
+async def cleans_up(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        note("cleaned up")
+
+
+def kills_its_process(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leaves(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    if ctx.job.fence == 1:
+        os._exit(0)
+
+
+HANDLERS = (quick, first_try_waits, never, holds_the_gil, in_three_steps, cleans_up, kills_its_process, leaves)
+LEASE = 2
+JOBS = {handler.__name__: define_job(handler.__name__, handler, lease=LEASE) for handler in HANDLERS}
+
+app = Onward(jobs=JOBS.values()) if "ONWARD_URL" in os.environ else None

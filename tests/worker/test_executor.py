@@ -1,0 +1,172 @@
+"""One claim, run to its end: whatever a handler does becomes one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.context import JobContext
+from onward.definition import JobDefinition, Registry, define_job
+from onward.driver import Claim, Settlement
+from onward.errors import PermanentJobError
+from onward.outcome import Cancel, Cancelled, Completed, DeadLettered, Release, Released, Retried, Snooze, Snoozed
+from onward.status import Status
+from onward.testing.factories import make_job
+from onward.worker.executor import Executor
+
+
+def run(handler: Callable[..., Any], *, payload: Any = 1, clock: FakeClock | None = None, **rules: Any) -> Settlement:
+    definition: JobDefinition[Any] = define_job("work", handler, payload=rules.pop("payload_type", int), **rules)
+    claim = Claim(make_job(Status.IN_PROGRESS, payload=payload), timedelta(seconds=60))
+    return Executor(Registry([definition]), clock=clock).run(claim)
+
+
+def raising(error: BaseException) -> Callable[[int], None]:
+    def handler(payload: int) -> None:
+        raise error
+
+    return handler
+
+
+def raising_async(error: BaseException) -> Callable[[int], Any]:
+    async def handler(payload: int) -> None:
+        raise error
+
+    return handler
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [({"a": 1}, Completed), (None, Completed), (Snooze("5m"), Snoozed), (Cancel("no need"), Cancelled), (Release(), Released)],
+)
+def test_what_a_handler_returns_decides_the_outcome(returned: object, expected: type) -> None:
+    """Sync and async handlers go the same way, so that no rule can hold for one of them only."""
+
+    async def handler(payload: int) -> object:
+        return returned
+
+    assert isinstance(run(lambda payload: returned).outcome, expected)
+    assert isinstance(run(handler).outcome, expected)
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), RecursionError(), asyncio.CancelledError(), GeneratorExit()]
+)
+def test_no_exception_leaves_the_executor(error: BaseException) -> None:
+    """A handler that calls sys.exit or cancels itself has failed a try, and must not end its worker."""
+    assert isinstance(run(raising(error)).outcome, Retried)
+    assert isinstance(run(raising_async(error)).outcome, Retried)
+
+
+def test_an_error_without_readable_text_still_becomes_an_outcome() -> None:
+    """The text of an error is made by the application's code, which may fail as well."""
+
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert isinstance(run(raising(Unreadable())).outcome, Retried)
+
+
+def test_a_payload_of_another_shape_is_dead_lettered_at_once() -> None:
+    """Trying again cannot mend stored bytes; the reason names the field."""
+    outcome = run(lambda payload: None, payload="seven").outcome
+    assert isinstance(outcome, DeadLettered)
+    assert "InvalidPayload" in outcome.error or "$" in outcome.error
+
+
+def test_an_unknown_type_is_given_back_without_a_try() -> None:
+    """Another worker may know it: between claim and run a definition is never invented."""
+    claim = Claim(make_job(Status.IN_PROGRESS, type="elsewhere"), timedelta(seconds=60))
+    assert isinstance(Executor(Registry()).run(claim).outcome, Released)
+
+
+def test_a_sync_handler_that_returns_a_coroutine_fails_and_says_why() -> None:
+    """Its work was never awaited, so the job must not count as done."""
+
+    async def work() -> None: ...
+
+    outcome = run(lambda payload: work()).outcome
+    assert isinstance(outcome, Retried)
+    assert "async def" in outcome.error
+
+
+def test_over_the_limit_counts_as_timed_out_whatever_the_handler_returns() -> None:
+    """A broad except in the handler must not turn a time-out into a success."""
+    clock = FakeClock()
+
+    def slow(payload: int) -> str:
+        clock.advance(3)
+        return "ok"
+
+    outcome = run(slow, clock=clock, timeout="2s").outcome
+    assert isinstance(outcome, Retried)
+    assert "timed out after 2s" in outcome.error
+
+
+def test_an_async_handler_is_cancelled_at_its_limit_and_cannot_swallow_that() -> None:
+    """The worker's own clock decides, also when the handler catches the cancellation and returns."""
+    seen = []
+
+    async def stubborn(payload: int) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+        return "ok"
+
+    outcome = run(stubborn, timeout=0.01).outcome
+    assert seen == ["cancelled"]
+    assert isinstance(outcome, Retried)
+    assert "timed out" in outcome.error
+
+
+def test_children_are_sent_with_a_completion_only() -> None:
+    """A try that fails must leave no work behind."""
+    child = define_job("child", lambda payload: None, payload=int)
+
+    def good(payload: int, ctx: JobContext) -> None:
+        ctx.enqueue(child, 1)
+
+    def bad(payload: int, ctx: JobContext) -> None:
+        ctx.enqueue(child, 1)
+        raise PermanentJobError("no")
+
+    assert [one.type for one in run(good).children] == ["child"]
+    assert run(bad).children == ()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_nothing_keeps_the_error_of_a_settled_run(is_async: bool) -> None:
+    """A traceback holds every local of the handler; kept until the next collection it would fill the memory of a failing worker."""
+
+    class Local:
+        pass
+
+    seen: list[weakref.ref[Local]] = []
+
+    def fail() -> None:
+        local = Local()
+        seen.append(weakref.ref(local))
+        raise ValueError("x")
+
+    async def fail_async(payload: int) -> None:
+        fail()
+
+    gc.collect()
+    gc.disable()
+    try:
+        settlement = run(fail_async if is_async else lambda payload: fail())
+        if is_async:
+            gc.collect()  # asyncio.run itself leaves cycles of its own loop
+        assert seen[0]() is None
+    finally:
+        gc.enable()
+    assert isinstance(settlement.outcome, Retried)

@@ -1,0 +1,301 @@
+"""Real processes and real signals, over a SQLite file: what no fake can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onward.app import Onward
+from onward.job import Job
+from onward.status import Status
+from tests.worker.process_app import JOBS, LEASE, Work
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 40.0
+LOOK_EVERY = 0.01
+GRACE = 1.0
+
+
+class Site:
+    """A folder with a store, an effects log, and the workers started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder / 'jobs.db'}"
+        self.effects = folder / "effects.log"
+        self.effects.touch()
+        self.app = Onward(self.url, jobs=JOBS.values())
+        self.app.store.open()
+        self.workers: list[subprocess.Popen[str]] = []
+
+    def start(self, *, processes: int = 1, app: str = "tests.worker.process_app:app", **options: Any) -> subprocess.Popen[str]:
+        options = {"grace": GRACE, "poll": 0.1, "sweep_every": 0.5, **options}
+        command = [sys.executable, "-m", "tests.worker.run_supervisor", app, str(processes), json.dumps(options)]
+        environment = {**os.environ, "ONWARD_URL": self.url, "EFFECTS": str(self.effects), "PYTHONPATH": str(ROOT / "src")}
+        worker = subprocess.Popen(
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self.workers.append(worker)
+        return worker
+
+    def enqueue(self, name: str, number: int = 0, **options: Any) -> str:
+        return self.app.enqueue(JOBS[name], Work(number), **options).id
+
+    def lines(self) -> list[str]:
+        return self.effects.read_text().splitlines()
+
+    def pids(self, beginning: str = "start") -> list[int]:
+        return [int(line.split()[-1]) for line in self.lines() if line.startswith(beginning)]
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Another process can only be asked, so ask."""
+        until = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < until, f"it did not happen; the log has {self.lines()[-5:]}"
+            time.sleep(LOOK_EVERY)
+
+    def wait_for_line(self, beginning: str, count: int = 1) -> None:
+        self.wait_for(lambda: sum(line.startswith(beginning) for line in self.lines()) >= count)
+
+    def wait_until(self, job_id: str, status: Status) -> Job:
+        self.wait_for(lambda: self.app.get(job_id).status is status)
+        return self.app.get(job_id)
+
+    def close(self) -> None:
+        for worker in self.workers:
+            if worker.poll() is None:
+                worker.terminate()
+                try:
+                    worker.wait(GRACE + 5)
+                except subprocess.TimeoutExpired:
+                    worker.kill()
+            worker.communicate()
+        self.app.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def end(worker: subprocess.Popen[str], number: int = signal.SIGTERM) -> float:
+    """Send a signal, wait, and give the seconds that the end took."""
+    began = time.monotonic()
+    worker.send_signal(number)
+    worker.wait(PATIENCE)
+    return time.monotonic() - began
+
+
+# -- many workers ----------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_start_each_of_5000_jobs_exactly_once(site: Site) -> None:
+    """Two claimers, sixteen slots: a claim is one statement, so no job is taken twice and none is left."""
+    site.app.enqueue_many([JOBS["quick"].new_job(Work(number)) for number in range(5000)])
+    worker = site.start(processes=2, concurrency=8, drain=True)
+    assert worker.wait(PATIENCE) == 0
+    starts = Counter(line.split()[1] for line in site.lines())
+    assert len(starts) == 5000
+    assert set(starts.values()) == {1}
+    assert len(site.app.find(status="completed", limit=6000)) == 5000
+
+
+# -- death -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_killed_worker_process_has_its_job_run_again_at_once(site: Site) -> None:
+    """The supervisor knows that it is dead and waits for no lease: here nobody sweeps."""
+    job_id = site.enqueue("first_try_waits")
+    site.start(sweep_every=3600)
+    site.wait_for_line("start")
+    os.kill(site.pids()[0], signal.SIGKILL)
+    job = site.wait_until(job_id, Status.COMPLETED)
+    assert (job.attempts, job.lost_leases, len(set(site.pids()))) == (2, 1, 2)
+
+
+def test_a_killed_supervisor_and_worker_have_their_job_run_within_the_lease(site: Site) -> None:
+    """Nobody is left who knows, so the sweep of another worker finds the lease run out."""
+    job_id = site.enqueue("first_try_waits")
+    worker = site.start()
+    site.wait_for_line("start")
+    worker.kill()
+    os.kill(site.pids()[0], signal.SIGKILL)
+    worker.wait(PATIENCE)
+    assert site.app.get(job_id).status is Status.IN_PROGRESS
+    site.start()
+    job = site.wait_until(job_id, Status.COMPLETED)
+    assert (job.lost_leases, len(set(site.pids()))) == (1, 2)
+
+
+def test_a_worker_ends_when_its_supervisor_is_killed(site: Site) -> None:
+    """An orphan would go on claiming with nobody to stop it."""
+    site.enqueue("never")
+    worker = site.start()
+    site.wait_for_line("start")
+    child = site.pids()[0]
+    worker.kill()
+    worker.wait(PATIENCE)
+    site.wait_for(lambda: not _is_alive(child))
+
+
+def test_a_job_that_kills_its_process_is_dead_lettered_and_its_neighbours_are_not(site: Site) -> None:
+    """Only a claim that ran alone is blamed; so it takes at most one claim more than it has tries."""
+    poison = site.enqueue("kills_its_process")
+    neighbours = [site.enqueue("quick", number) for number in range(20)]
+    site.start(concurrency=4)
+    job = site.wait_until(poison, Status.DEAD_LETTER)
+    assert job.fence <= job.max_attempts + 1
+    for neighbour in neighbours:
+        site.wait_until(neighbour, Status.COMPLETED)
+
+
+def test_a_process_that_exits_with_0_in_mid_job_is_replaced(site: Site) -> None:
+    """``os._exit(0)`` in a handler looks like a good end from outside, and is none."""
+    job_id = site.enqueue("leaves")
+    site.start()
+    assert site.wait_until(job_id, Status.COMPLETED).lost_leases == 1
+
+
+def test_a_frozen_process_cannot_complete_what_another_took_over(site: Site) -> None:
+    """After SIGCONT its claim is old: one completion, by the one who holds the newest fence."""
+    job_id = site.enqueue("first_try_waits")
+    site.start()
+    site.wait_for_line("start")
+    frozen = site.pids()[0]
+    os.kill(frozen, signal.SIGSTOP)
+    try:
+        site.start()
+        job = site.wait_until(job_id, Status.COMPLETED)
+    finally:
+        os.kill(frozen, signal.SIGCONT)
+    assert (job.fence, job.lost_leases) == (2, 1)
+    after = site.enqueue("quick", 7)
+    site.wait_until(after, Status.COMPLETED)
+    assert site.app.get(job_id).updated_at == job.updated_at
+
+
+# -- signals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handler", ["never", "holds_the_gil"])
+def test_a_stop_ends_within_the_grace_and_gives_the_job_back(site: Site, handler: str) -> None:
+    """Whatever the handler does: exit 0, the job is queued, and the try does not count."""
+    job_id = site.enqueue(handler)
+    worker = site.start()
+    site.wait_for_line("start")
+    took = end(worker)
+    job = site.app.get(job_id)
+    assert (worker.returncode, job.status, job.attempts, job.releases, job.lost_leases) == (0, Status.QUEUED, 0, 1, 0)
+    assert took <= GRACE + 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_both_signals_let_a_running_job_end(site: Site, number: int) -> None:
+    """Containers send one, people the other."""
+    job_id = site.enqueue("in_three_steps")
+    worker = site.start(grace=20)
+    site.wait_for_line("step 0")
+    took = end(worker, number)
+    assert (worker.returncode, site.app.get(job_id).status) == (0, Status.COMPLETED)
+    assert [line.split()[1] for line in site.lines()] == ["0", "1", "2"]
+    assert took < 20
+
+
+def test_an_async_handler_may_clean_up_at_the_end_of_the_grace(site: Site) -> None:
+    """Cancelled, not cut off: half-done files can be removed."""
+    job_id = site.enqueue("cleans_up")
+    worker = site.start()
+    site.wait_for_line("start")
+    took = end(worker)
+    job = site.app.get(job_id)
+    assert (job.status, job.attempts, job.releases) == (Status.QUEUED, 0, 1)
+    assert site.lines()[-1].startswith("cleaned up")
+    assert took <= GRACE + 1
+
+
+def test_leases_are_renewed_while_the_worker_stops(site: Site) -> None:
+    """The grace is longer than the lease: without a heartbeat another worker would take the job from under it."""
+    job_id = site.enqueue("never")
+    worker = site.start(grace=2.5 * LEASE)
+    site.wait_for_line("start")
+    other = site.start()
+    end(worker)
+    job = site.app.get(job_id)
+    assert job.lost_leases == 0
+    end(other)
+
+
+def test_a_second_sigint_quits_at_once(site: Site) -> None:
+    """Pressed twice, Ctrl-C means now; the job goes back all the same."""
+    job_id = site.enqueue("never")
+    worker = site.start(grace=3600)
+    site.wait_for_line("start")
+    worker.send_signal(signal.SIGINT)
+    assert worker.stderr is not None
+    while "SIGINT: no new jobs" not in worker.stderr.readline():
+        pass
+    took = end(worker, signal.SIGINT)
+    job = site.app.get(job_id)
+    assert (worker.returncode, job.status, job.attempts) == (130, Status.QUEUED, 0)
+    assert took < PATIENCE
+
+
+@pytest.mark.parametrize("milliseconds", [0, 20, 50, 100, 200, 400])
+def test_a_signal_right_after_the_start_is_honoured(site: Site, milliseconds: int) -> None:
+    """A signal that falls into the imports must not be lost."""
+    worker = site.start()
+    time.sleep(milliseconds / 1000)
+    end(worker)
+    assert worker.returncode in (0, -signal.SIGTERM)
+
+
+def test_a_stack_dump_is_written_on_request(site: Site) -> None:
+    """To see where a worker hangs, without stopping it."""
+    site.enqueue("never")
+    worker = site.start()
+    site.wait_for_line("start")
+    worker.send_signal(signal.SIGUSR1)
+    assert worker.stderr is not None
+    while "in never" not in worker.stderr.readline():
+        pass
+    assert worker.poll() is None
+
+
+# -- what cannot start -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("app", "words"),
+    [
+        ("tests.worker.process_app:nothing", "has no 'nothing'"),
+        ("tests.worker.nowhere:app", "there is no module 'tests.worker.nowhere'"),
+        ("tests.worker.process_app:LEASE", "is an int, not an Onward application"),
+    ],
+)
+def test_an_application_that_cannot_be_loaded_ends_the_supervisor(site: Site, app: str, words: str) -> None:
+    """Starting it again and again would hide a typing error in a loop."""
+    worker = site.start(app=app, processes=2)
+    assert worker.wait(PATIENCE) == 4
+    assert worker.stderr is not None
+    said = worker.stderr.read()
+    assert said.count(words) == 1
+    assert "Traceback" not in said
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as status:
+            return status.read().split()[2] != "Z"
+    except FileNotFoundError:
+        return False

@@ -24,6 +24,7 @@ from examples.files.tables import show_table
 
 if TYPE_CHECKING:
     from onward import Job
+    from onward.job import Attempt
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -32,7 +33,7 @@ LEASE_SECONDS = 3
 PATIENCE = 50.0
 
 REVISED = 10
-"""So many models are written twice while both writes are in flight."""
+"""So many models are written twice while both writes are in flight, the older one with a lower priority."""
 FETCHED = ("bread", "butter", "salt", "tea", "honey")
 SLOW = ("long",)
 REMOVED = "C20"
@@ -74,15 +75,16 @@ def main() -> int:
     promise_the_rest()
     with worker():
         killed = kill_one_worker()
-        app.enqueue(poison, Note("arsenic"))
         wait_until_quiet(app.store.count)
+        app.enqueue(poison, Note("arsenic"))
         promise_deletions(models)
         wait_until_quiet(app.store.count)
     wanted.pop(REMOVED)
     jobs = all_jobs(app.store.find)
     right = compare(jobs, records, falsify)
-    right &= show_unhappy(jobs)
+    right &= show_unhappy(jobs, app.history)
     right &= compare_disk(models, wanted)
+    (HOME / "files" / "way_out").unlink()
     right &= show_takeover(jobs, app.history, killed)
     right &= show_questions()
     right &= reconcile()
@@ -110,7 +112,7 @@ def prepare() -> bool:
 def promise_models(models: Any, records: list[dict[str, str]]) -> dict[str, dict[str, Any]]:
     """Write every record, some twice; give what has to be on disk in the end."""
     for record in records[:REVISED]:
-        models.write({**record, "text": "a first draft, to be overtaken"})
+        models.write({**record, "text": "a first draft, which runs last"}, priority=-1)
     for record in records:
         models.write(record)
     pending = sum(models.read(record["id"]).is_pending for record in records)
@@ -164,7 +166,10 @@ def worker() -> Iterator[None]:
     """Run a real worker of two processes; stop it as an operator would, and insist on a clean end."""
     with (HOME / "worker.log").open("w") as log:
         process = subprocess.Popen(
-            onward("worker", "--processes", "2", "--concurrency", "4", "--poll", "200ms", "--sweep", "1s"), cwd=ROOT, stdout=log, stderr=log
+            onward("worker", "--processes", "2", "--concurrency", "4", "--poll", "200ms", "--sweep", "1s"),
+            env=environment(),
+            stdout=log,
+            stderr=log,
         )
         try:
             yield
@@ -182,6 +187,11 @@ def worker() -> Iterator[None]:
 def onward(*words: str) -> list[str]:
     """The command line of Onward for this application."""
     return [sys.executable, "-m", "onward.cli.main", "-A", "examples.files.demo_app:app", *words]
+
+
+def environment() -> dict[str, str]:
+    """Where this example is found, whatever the working directory."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
 
 
 def kill_one_worker() -> int:
@@ -248,15 +258,18 @@ def compare(jobs: list[Job], records: list[dict[str, str]], falsify: bool) -> bo
     return all(row[-1] == "yes" for row in rows)
 
 
-def show_unhappy(jobs: list[Job]) -> bool:
-    """Show what was dead-lettered and why, and that only what could help was tried again."""
+def show_unhappy(jobs: list[Job], history: Callable[[str], list[Attempt]]) -> bool:
+    """Show what failed, and that only what time can help was tried again. A try lost to a neighbour's death is nobody's failure."""
     dead = [job for job in jobs if job.status == "dead_letter"]
-    show_table("Dead letters", ("type", "tries", "why"), [(job.type, job.attempts, job.error) for job in dead])
-    tries = {job.type: job.attempts for job in dead}
-    retried = [job for job in jobs if job.type == "fetch_note"]
-    show_table("Failed once, then done", ("type", "payload", "tries"), [(job.type, job.payload, job.attempts) for job in retried])
-    never_again = tries.get("write_model") == tries.get("create_file") == 1
-    return never_again and tries.get("poison") == 2 and all(job.attempts >= 2 for job in retried)
+    flaky = [job for job in jobs if job.type == "fetch_note"]
+    outcomes = {job.id: Counter(attempt.outcome for attempt in history(job.id)) for job in (*dead, *flaky)}
+    tries = {job.id: ", ".join(f"{number} {outcome}" for outcome, number in outcomes[job.id].items()) for job in (*dead, *flaky)}
+    show_table("Dead letters", ("type", "tries", "why"), [(job.type, tries[job.id], job.error) for job in dead])
+    show_table("Failed once, then done", ("type", "payload", "tries"), [(job.type, job.payload, tries[job.id]) for job in flaky])
+    once = [outcomes[job.id]["retried"] == 0 and outcomes[job.id]["dead_lettered"] == 1 for job in dead if job.type != "poison"]
+    killed = [outcomes[job.id]["lost"] in (2, 3) for job in dead if job.type == "poison"]
+    again = [outcomes[job.id]["retried"] <= 1 and outcomes[job.id]["retried"] + outcomes[job.id]["lost"] >= 1 for job in flaky]
+    return all((*once, *killed, *again))
 
 
 def compare_disk(models: Any, wanted: dict[str, dict[str, Any]]) -> bool:
@@ -280,7 +293,7 @@ def compare_disk(models: Any, wanted: dict[str, dict[str, Any]]) -> bool:
     return all(row[-1] == "yes" for row in rows)
 
 
-def show_takeover(jobs: list[Job], history: Callable[[str], list[Any]], killed: int) -> bool:
+def show_takeover(jobs: list[Job], history: Callable[[str], list[Attempt]], killed: int) -> bool:
     """Show that the killed process's job was taken over by another."""
     attempts = [(job, attempt) for job in jobs if job.type == "slow_note" for attempt in history(job.id)]
     rows = [(job.payload, attempt.fence, attempt.outcome, attempt.lease_owner) for job, attempt in attempts]
@@ -304,7 +317,7 @@ def show_questions() -> bool:
 def reconcile() -> bool:
     """Compare completed jobs with the disk, by the command that an operator would use."""
     print("onward reconcile:", flush=True)
-    return subprocess.run(onward("reconcile"), cwd=ROOT, check=False).returncode == 0
+    return subprocess.run(onward("reconcile"), env=environment(), check=False).returncode == 0
 
 
 if __name__ == "__main__":

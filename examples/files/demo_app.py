@@ -17,7 +17,7 @@ __all__ = ["STARTED", "Note", "app", "fetch_note", "poison", "slow_note"]
 
 SHORT = RetryPolicy(max_attempts=3, backoff="fixed", base="300ms", jitter=0)
 STARTED = HOME / "started"
-"""A file a started slow job, with the id of the process that runs it."""
+"""Marks of what has happened once: for the slow job, the id of the process that runs it."""
 
 
 class Note(Struct, frozen=True):
@@ -28,8 +28,10 @@ class Note(Struct, frozen=True):
 
 @job("fetch_note", lease=LEASE, retry=SHORT)
 def fetch_note(payload: Note, ctx: JobContext) -> None:
-    """Fail on the first try, as a network does; then queue the file, in the commit that completes this job."""
-    if ctx.attempt == 1:
+    """Fail once, as a network does; then queue the file, in the commit that completes this job."""
+    mark = STARTED / f"{payload.name}.failed"
+    if not mark.exists():
+        mark.touch()
         raise ConnectionError("the first try always fails")
     ctx.enqueue(files.create, CreateFile(f"notes/{payload.name}.txt", f"{payload.name}, fetched at the second try\n"))
 
@@ -37,7 +39,6 @@ def fetch_note(payload: Note, ctx: JobContext) -> None:
 @job("slow_note", lease=LEASE, retry=SHORT)
 def slow_note(payload: Note, ctx: JobContext) -> None:
     """Tell which process runs this, and wait to be killed. Whoever takes over finds the mark and goes on."""
-    STARTED.mkdir(exist_ok=True)
     mark = STARTED / payload.name
     if not mark.exists():
         mark.with_suffix(".new").write_text(str(os.getpid()))
@@ -53,4 +54,5 @@ def poison(payload: Note) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+STARTED.mkdir(exist_ok=True)
 app.add(fetch_note, slow_note, poison)

@@ -62,14 +62,14 @@ class Models:
         self._app = app
         install(app)
 
-    def write(self, model: Mapping[str, Any]) -> JobHandle:
+    def write(self, model: Mapping[str, Any], *, priority: int = 0) -> JobHandle:
         """Accept a model's new content; ``model["id"]`` names it. Of two writes the one accepted later wins, in whatever order they run."""
         model_id = check_id(model.get("id"))
         content = json.dumps(model, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n"
         path = model_path(model_id)
         with writing(self._app.store.url) as connection:
             version = versions.accept(connection, path)
-            handle = self._app.enqueue(write_model, WriteModel(model_id, version, content), within=connection)
+            handle = self._app.enqueue(write_model, WriteModel(model_id, version, content), priority=priority, within=connection)
             versions.name_job(connection, path, handle.id)
         return handle
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 logger = logging.getLogger("onward.job")
+# Few handlers wait, and an event costs more than all the rest of a context.
+_making_events = threading.Lock()
 
 
 class Transactions(Protocol):
@@ -61,8 +63,9 @@ class JobContext:
         self._transactions = transactions
         self._children_before_transaction: int | None = None
         self._children_are_stored = False
-        self._stop = threading.Event()
-        self._lost = threading.Event()
+        self._is_to_stop = False
+        self._is_lost = False
+        self._stop: threading.Event | None = None
 
     @property
     def attempt(self) -> int:
@@ -96,15 +99,19 @@ class JobContext:
 
         A handler that cannot finish soon returns ``Release()``; the try does not count.
         """
-        return self._stop.is_set()
+        return self._is_to_stop
 
     def wait_for_stop(self, seconds: float) -> bool:
         """Sleep, but no longer than until ``should_stop`` becomes true. For sync handlers. Says whether it is."""
-        return self._stop.wait(seconds)
+        with _making_events:
+            if self._stop is None:
+                self._stop = threading.Event()
+        # The flag is read after the event is there for all to see, so a stop in between cannot be missed.
+        return self._is_to_stop or self._stop.wait(seconds)
 
     def check_lease(self) -> None:
         """Raise ``LeaseLost`` when the worker knows that the claim is not ours any more. Costs nothing: the store is not asked."""
-        if self._lost.is_set():
+        if self._is_lost:
             raise LeaseLost(f"the lease of job {self.job.id} ran out or another claim is newer: stop, somebody else does this work")
 
     def enqueue(
@@ -168,9 +175,11 @@ class JobContext:
 
     def ask_to_stop(self) -> None:
         """Make ``should_stop`` true. Called by the worker."""
-        self._stop.set()
+        self._is_to_stop = True
+        if self._stop is not None:
+            self._stop.set()
 
     def lose_lease(self) -> None:
         """Make ``should_stop`` true and ``check_lease`` raise. Called by the worker."""
-        self._lost.set()
-        self._stop.set()
+        self._is_lost = True
+        self.ask_to_stop()

@@ -172,6 +172,8 @@ class Driver(ABC):
     clock: Clock
     url: str
     """Where it is, without secrets: safe to print."""
+    schema_version: int | None = None
+    """Which version its tables have, once it is open. None where there are no tables."""
 
     @abstractmethod
     def open(self) -> None:
@@ -179,6 +181,10 @@ class Driver(ABC):
 
         Raises ``StoreUnavailable`` or ``SchemaOutOfDate``.
         """
+
+    def needs_migration(self) -> bool:
+        """Say whether the next ``open`` would have tables to make or to change. Changes nothing. Raises as ``open`` does."""
+        return False
 
     @abstractmethod
     def close(self) -> None:

@@ -48,13 +48,25 @@ def parse_json(text: str) -> object:
     return parsed
 
 
-def check_value(value: object) -> None:
-    """Raise ``InvalidPayload`` at the first part of a Python value that the subset cannot hold."""
-    for path, part, depth in _walk(value, "$", 1):
+def check_value(value: object, path: str = "$") -> None:
+    """Raise ``InvalidPayload`` at the first part of a Python value that the subset cannot hold. ``path`` is where the value stands."""
+    for where, part, depth in _walk(value, path):
         if depth > DEEPEST and _is_container(part):
-            raise InvalidPayload(f"nested more than {DEEPEST} levels deep, or inside itself", path=shorten(path))
+            raise InvalidPayload(f"nested more than {DEEPEST} levels deep, or inside itself", path=shorten(where))
         if reason := _objection(part):
-            raise InvalidPayload(reason, path=shorten(path))
+            raise InvalidPayload(reason, path=shorten(where))
+
+
+def refuse_because(value: object, otherwise: str) -> NoReturn:
+    """Raise ``InvalidPayload`` for a value that could not be stored: with the place if it can be found, else with ``otherwise``."""
+    check_value(value)
+    for where, part, _ in _walk(value, "$"):
+        if not (part is None or isinstance(part, str | int | float | list | tuple | set | frozenset | dict | Enum) or field_names(part)):
+            try:
+                _encode_any(part)
+            except Exception:  # noqa: BLE001 - a value's own code may raise anything
+                raise InvalidPayload(f"a value of type {type(part).__name__} has no JSON form", path=shorten(where)) from None
+    raise InvalidPayload(otherwise)
 
 
 def needs_a_look(data: bytes) -> bool:
@@ -149,7 +161,7 @@ def _read_integer(digits: str) -> object:
     return int(digits)
 
 
-def _walk(value: object, path: str, depth: int) -> Iterator[tuple[str, object, int]]:
+def _walk(value: object, path: str) -> Iterator[tuple[str, object, int]]:
     # A stack of our own: a value may be deeper than Python's, or contain itself.
     waiting = [iter([(path, value)])]
     while waiting:
@@ -184,15 +196,3 @@ def _objection_to_text(text: str, what: str) -> str | None:
         except UnicodeEncodeError:
             return f"{what} contains half a character (a lone surrogate), which has no UTF-8 form"
     return None
-
-
-def refuse_because(value: object, otherwise: str, *, path: str = "$") -> NoReturn:
-    """Raise ``InvalidPayload`` for a value that could not be stored: with the place if it can be found, else with ``otherwise``."""
-    check_value(value)
-    for where, part, _ in _walk(value, path, 1):
-        if not (part is None or isinstance(part, str | int | float | list | tuple | set | frozenset | dict | Enum) or field_names(part)):
-            try:
-                _encode_any(part)
-            except Exception:  # noqa: BLE001 - a value's own code may raise anything
-                raise InvalidPayload(f"a value of type {type(part).__name__} has no JSON form", path=shorten(where)) from None
-    raise InvalidPayload(otherwise, path=path)

@@ -212,7 +212,7 @@ def _refuse_change(value: object, decoded: object, path: str) -> None:
                 _refuse_change(before, after, where)
         return
     if value != decoded:
-        check_value(value)
+        check_value(value, path)
         expected, got = type(decoded).__name__, type(value).__name__
         if expected == got:
             raise InvalidPayload(f"a value of type {got} would come back changed", path=shorten(path))

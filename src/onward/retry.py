@@ -57,7 +57,7 @@ class RetryPolicy:
             raise InvalidDefinition(f"RetryPolicy: {error}") from None
         self.max_attempts = max_attempts
         self.backoff: Backoff = backoff
-        self.factor = factor
+        self.factor = float(factor)  # a whole number to a high power would be computed digit by digit
         self.jitter = jitter
         self.permanent = _classes("permanent", permanent)
         self.transient = _classes("transient", transient)

@@ -133,6 +133,16 @@ def test_no_store_is_told_in_one_line(onward: Run, command: list[str]) -> None:
     one_line(onward(*command), 2, "ONWARD_URL")
 
 
+@pytest.mark.parametrize(
+    "command", [["jobs", "list"], ["stats"], ["doctor"], ["jobs", "cancel", "01JE0000000000000000000000"]], ids=" ".join
+)
+@pytest.mark.parametrize("where", [["-u", "sqlite:///typo.db"], ["-A", "shop:app"]], ids=lambda where: where[0])
+def test_looking_at_a_file_that_is_not_there_does_not_make_it(onward: Run, shop: Path, where: list[str], command: list[str]) -> None:
+    """An empty store in the wrong place answers every question with "nothing", and looks healthy for weeks."""
+    one_line(onward(*where, *command), 3, "there is no file", "onward migrate")
+    assert list(shop.glob("*.db")) == []
+
+
 def foreign(path: Path) -> None:
     path.write_text("this is a shopping list, " * 200)
 
@@ -155,7 +165,14 @@ def raise_schema_version(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO onward_schema_version VALUES (999, '2099-01-01')")
 
 
-COMMANDS_ON_A_STORE = [["jobs", "list"], ["stats"], ["doctor"], ["migrate"], ["jobs", "retry", "01JE0000000000000000000000"]]
+COMMANDS_ON_A_STORE = [
+    ["jobs", "list"],
+    ["stats"],
+    ["doctor"],
+    ["migrate"],
+    ["migrate", "--check"],
+    ["jobs", "retry", "01JE0000000000000000000000"],
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS_ON_A_STORE, ids=" ".join)
@@ -203,11 +220,20 @@ def test_a_locked_database_is_told_in_one_line(onward: Run, shop: Path) -> None:
         assert (listed.returncode, len(listed.stdout.splitlines())) == (0, 1)
 
 
-READ_ONLY = """
-import os, sys
-if os.geteuid() == 0:
-    os.setegid(65534); os.seteuid(65534)
+AS_NOBODY = """
+import os
+import onward.drivers, onward.drivers.sqlite.driver
 from onward.cli.main import main
+
+connect = onward.drivers.connect
+
+def connect_as_nobody(*args, **options):
+    store = connect(*args, **options)
+    if os.geteuid() == 0:
+        os.setegid(65534), os.seteuid(65534)
+    return store
+
+onward.drivers.connect = connect_as_nobody
 main()
 """
 
@@ -222,7 +248,7 @@ def test_a_read_only_database_is_told_in_one_line(onward: Run, shop: Path, envir
         if os.access(folder, os.W_OK) and folder.owner() == shop.owner():
             folder.chmod(0o555)
     try:
-        command = [sys.executable, "-c", READ_ONLY, "-u", "sqlite:///shop.db", "jobs", "cancel", job_id]
+        command = [sys.executable, "-c", AS_NOBODY, "-u", "sqlite:///shop.db", "jobs", "cancel", job_id]
         done = subprocess.run(command, cwd=shop, env=environment, capture_output=True, text=True, timeout=60, check=False)
     finally:
         for folder in (shop, *list(shop.parents)[:3]):

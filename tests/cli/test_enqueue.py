@@ -22,7 +22,7 @@ def test_the_id_is_all_that_is_printed(onward: Run) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     (job,) = stored(onward)
     assert done.stdout == f"{job['id']}\n"
-    assert job["payload"] == {"loud": False, "user_id": "42"}
+    assert job["payload"]["user_id"] == "42"  # type: ignore[index]  # an object by its type
     assert (job["queue"], job["status"]) == ("mail", "queued")
 
 

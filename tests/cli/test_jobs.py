@@ -79,6 +79,7 @@ def test_list_is_read_page_by_page(app: Onward, invoke: Invoke) -> None:
 
 def test_an_empty_list_leaves_stdout_empty(app: Onward, invoke: Invoke) -> None:
     """``[ -z "$(onward jobs list …)" ]`` is how scripts ask."""
+    app.store.open()
     result = invoke("jobs", "list")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No jobs.\n")
 

@@ -128,8 +128,24 @@ def test_migrate_makes_the_tables_and_may_be_repeated(onward: Run, shop: Path) -
     for _ in range(2):
         done = onward("-u", "sqlite:///new.db", "migrate")
         assert (done.returncode, done.stderr) == (0, "")
-        assert "new.db" in done.stdout
+        assert "new.db is up to date (version " in done.stdout
     assert (shop / "new.db").stat().st_size > 0
+
+
+def test_migrate_check_changes_nothing(onward: Run, shop: Path) -> None:
+    """A deployment asks first, and decides by the exit code; the application's own file gets no tables by asking."""
+    assert onward("-u", "sqlite:///new.db", "migrate", "--check").returncode == 5
+    assert not (shop / "new.db").exists()
+    with closing(sqlite3.connect(shop / "own.db")) as connection, connection:
+        connection.execute("CREATE TABLE customers (id INTEGER)")
+    before = (shop / "own.db").read_bytes()
+    done = onward("-u", "sqlite:///own.db", "migrate", "--check")
+    assert (done.returncode, done.stdout) == (5, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "run onward migrate" in done.stderr
+    assert (shop / "own.db").read_bytes() == before
+    assert onward("-u", "sqlite:///own.db", "migrate").returncode == 0
+    assert onward("-u", "sqlite:///own.db", "migrate", "--check").returncode == 0
 
 
 # -- reconcile, config, demo -----------------------------------------------------------------------------------------

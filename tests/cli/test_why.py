@@ -36,7 +36,7 @@ def make_job(**fields: Any) -> Job:
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, "due since 5m ago (2026-03-01 11:55:00Z): no worker that serves queue 'post'"),
+        ({}, "been due for 5m (since 2026-03-01 11:55:00Z): no worker that serves queue 'post'"),
         ({"scheduled_at": LATER}, "is due in 5m (2026-03-01 12:05:00Z)"),
         ({"scheduled_at": LATER, "status": Status.RETRYING}, "after its last failure, in 5m"),
         ({"expires_at": EARLIER}, "expired 5m ago"),

@@ -105,15 +105,17 @@ def test_an_autocommit_connection_outside_a_transaction_is_refused(
     store.within(connection).enqueue([make_new_job()])
     connection.execute("COMMIT")
     assert store.count(JobFilter()) == 1
-    within = store.within(open_connection())
-    within_none = open_connection()
-    within_none.execute("BEGIN")
-    late = store.within(within_none)
-    within_none.commit()
-    within_none.isolation_level = None
+
+
+def test_a_transaction_that_ended_carries_no_more_jobs(store: SQLiteStore, open_connection: Callable[..., sqlite3.Connection]) -> None:
+    """On an autocommit connection the next job would commit by itself."""
+    connection = open_connection(isolation_level=None)
+    connection.execute("BEGIN")
+    within = store.within(connection)
+    connection.execute("COMMIT")
     with pytest.raises(NoTransaction):
-        late.enqueue([make_new_job()])
-    assert within
+        within.enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 0
 
 
 def test_a_refused_job_is_undone_alone(store: SQLiteStore, open_connection: Callable[..., sqlite3.Connection]) -> None:
@@ -177,7 +179,7 @@ def test_weak_durability_warns_once_and_is_refused_when_strict(
 def test_a_database_without_our_tables_is_named(store: SQLiteStore, tmp_path: Path) -> None:
     """A job in another file would never run."""
     connection = sqlite3.connect(tmp_path / "other.db")
-    with pytest.raises(SchemaOutOfDate, match="app.db"):
+    with pytest.raises(SchemaOutOfDate, match=r"app\.db"):
         store.within(connection).enqueue([make_new_job()])
     assert connection.in_transaction
     connection.close()
@@ -254,7 +256,7 @@ def test_an_awaited_connection_carries_jobs(store: SQLiteStore) -> None:
 
 def test_the_wrong_colour_names_the_right_verb(store: SQLiteStore, open_connection: Callable[..., sqlite3.Connection]) -> None:
     """A coroutine that nobody awaits would lose the job without a word."""
-    with pytest.raises(NoTransaction, match="app.enqueue"):
+    with pytest.raises(NoTransaction, match=r"app\.enqueue"):
         store.within_async(open_connection())
 
     async def story() -> None:

@@ -24,10 +24,13 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 class LooseTransactions:
     """Transactions without a store, for what only touches the disk. ``before`` runs once inside; ``lost`` refuses the claim."""
 
-    def __init__(self, before: Callable[[], object] | None = None, *, lost: bool = False, fails_at_commit: bool = False) -> None:
+    def __init__(
+        self, before: Callable[[], object] | None = None, *, lost: bool = False, fails_at_commit: bool = False, connection: Any = None
+    ) -> None:
         self.before = before
         self.lost = lost
         self.fails_at_commit = fails_at_commit
+        self.connection = connection
 
     @contextmanager
     def begin(self, context: JobContext) -> Iterator[Any]:
@@ -35,7 +38,7 @@ class LooseTransactions:
             self.before()
         if self.lost:
             raise LeaseLost("another claim is newer")
-        yield "a connection"
+        yield self.connection
         if self.fails_at_commit:
             raise LeaseLost("the commit came too late")
         context.completed_in_transaction = True

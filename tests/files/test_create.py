@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from onward.context import JobContext
-from onward.errors import LeaseLost, OnwardError, PermanentJobError, TransientJobError
-from onward.files import create_file
+from onward.errors import LeaseLost, OnwardError, PermanentJobError, TransactionTooLong, TransientJobError
+from onward.files import create_file, delete_file
 from onward.files.order import one_at_a_time
 from onward.files.temporary import Temporary
 from tests.files.runs import loose_context
@@ -148,10 +148,10 @@ def test_a_context_without_a_store_is_refused(tmp_path: Path) -> None:
 
 def test_a_condition_inside_the_transaction_can_leave_the_file_alone(tmp_path: Path) -> None:
     """The job completes; whether the file is touched is decided where nothing can come between."""
-    asked = []
-    context = loose_context()
-    create_file(tmp_path, "x", "content", context, only_if=lambda connection: bool(asked.append(connection)))
-    assert asked == ["a connection"]
+    asked, connection = [], object()
+    context = loose_context(connection=connection)
+    create_file(tmp_path, "x", "content", context, only_if=lambda given: bool(asked.append(given)))
+    assert asked == [connection]
     assert context.completed_in_transaction
     assert names(tmp_path) == []
 
@@ -215,7 +215,7 @@ def test_each_descriptor_is_closed_once(tmp_path: Path, monkeypatch: pytest.Monk
     threads = [threading.Thread(target=open_and_close) for _ in range(8)]
     for thread in threads:
         thread.start()
-    for number in range(200):
+    for number in range(60):
         with pytest.raises(OSError, match="Input/output"):
             create_file(tmp_path, f"deep/{number}", "content", loose_context(), overwrite=True)
     done.set()
@@ -249,14 +249,16 @@ def test_only_one_job_places_in_a_directory_at_a_time(tmp_path: Path) -> None:
     """A transaction that the store ended for taking too long must not let a newer job place before the older one is through."""
     inside, overlaps = threading.Lock(), []
 
-    def before() -> None:
+    def is_alone(_: object) -> bool:
         if not inside.acquire(blocking=False):
             overlaps.append("two at once")
+            return True
+        os.sched_yield()
+        inside.release()
+        return True
 
     def write(number: int) -> None:
-        create_file(
-            tmp_path, f"{number % 3}", str(number), loose_context(before=before), only_if=lambda _: not inside.release(), overwrite=True
-        )
+        create_file(tmp_path, f"{number % 3}", str(number), loose_context(), only_if=is_alone, overwrite=True)
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(40)]
     for thread in threads:
@@ -271,14 +273,31 @@ def test_a_stopped_neighbour_does_not_stop_us_for_ever(tmp_path: Path) -> None:
     """Whoever holds the directory too long makes others try later, not hang."""
     first, second = os.open(tmp_path, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)
     try:
-        with (
-            one_at_a_time(first),
-            pytest.raises(TransientJobError, match="holds the target's directory"),
-            one_at_a_time(second, longest_wait=0.01),
-        ):
-            raise AssertionError("two hold the directory")
-        with one_at_a_time(second):
+        with one_at_a_time(first, None), pytest.raises(TransientJobError, match="holds the target's directory"):
+            one_at_a_time(second, None, longest_wait=0.01).__enter__()
+        with one_at_a_time(second, None):
             pass
     finally:
         os.close(first)
         os.close(second)
+
+
+class OverdueConnection:
+    """A connection whose transaction the store has ended."""
+
+    def execute(self, sql: str) -> None:
+        raise TransactionTooLong("it was rolled back")
+
+
+def test_a_transaction_that_the_store_has_ended_places_nothing(tmp_path: Path) -> None:
+    """By now another claim may be the newest, and may have placed its file already."""
+    (tmp_path / "x").write_text("newer")
+    for call in (
+        lambda: create_file(tmp_path, "x", "older", loose_context(connection=OverdueConnection()), overwrite=True),
+        lambda: create_file(tmp_path, "y", "older", loose_context(connection=OverdueConnection())),
+        lambda: delete_file(tmp_path, "x", loose_context(connection=OverdueConnection())),
+    ):
+        with pytest.raises(TransactionTooLong):
+            call()
+    assert names(tmp_path) == ["x"]
+    assert (tmp_path / "x").read_text() == "newer"

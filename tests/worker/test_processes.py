@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -38,8 +37,9 @@ class Site:
         self.workers: list[subprocess.Popen[str]] = []
 
     def start(self, *, processes: int = 1, app: str = "tests.worker.process_app:app", **options: Any) -> subprocess.Popen[str]:
-        options = {"grace": GRACE, "poll": 0.1, "sweep_every": 0.5, **options}
-        command = [sys.executable, "-m", "tests.worker.run_supervisor", app, str(processes), json.dumps(options)]
+        options = {"grace": f"{GRACE}s", "poll": "100ms", "sweep": "500ms", "processes": processes, **options}
+        flags = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
+        command = [sys.executable, "-m", "onward", "-A", app, "worker", *flags]
         environment = {**os.environ, "ONWARD_URL": self.url, "EFFECTS": str(self.effects), "PYTHONPATH": str(ROOT / "src")}
         worker = subprocess.Popen(
             command, cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
@@ -97,6 +97,15 @@ def end(worker: subprocess.Popen[str], number: int = signal.SIGTERM) -> float:
     return time.monotonic() - began
 
 
+def read_until(worker: subprocess.Popen[str], words: str) -> None:
+    """Read what a worker logs until it says this."""
+    assert worker.stderr is not None
+    while line := worker.stderr.readline():
+        if words in line:
+            return
+    raise AssertionError(f"the worker never said {words!r}")
+
+
 # -- many workers ----------------------------------------------------------------------------------------------------
 
 
@@ -117,7 +126,7 @@ def test_two_processes_start_each_of_5000_jobs_exactly_once(site: Site) -> None:
 def test_a_killed_worker_process_has_its_job_run_again_at_once(site: Site) -> None:
     """The supervisor knows that it is dead and waits for no lease: here nobody sweeps."""
     job_id = site.enqueue("first_try_waits")
-    site.start(sweep_every=3600)
+    site.start(sweep="1h")
     site.wait_for_line("start")
     os.kill(site.pids()[0], signal.SIGKILL)
     job = site.wait_until(job_id, Status.COMPLETED)
@@ -204,7 +213,7 @@ def test_a_stop_ends_within_the_grace_and_gives_the_job_back(site: Site, handler
 def test_both_signals_let_a_running_job_end(site: Site, number: int) -> None:
     """Containers send one, people the other."""
     job_id = site.enqueue("in_three_steps")
-    worker = site.start(grace=20)
+    worker = site.start(grace="20s")
     site.wait_for_line("step 0")
     took = end(worker, number)
     assert (worker.returncode, site.app.get(job_id).status) == (0, Status.COMPLETED)
@@ -227,7 +236,7 @@ def test_an_async_handler_may_clean_up_at_the_end_of_the_grace(site: Site) -> No
 def test_leases_are_renewed_while_the_worker_stops(site: Site) -> None:
     """The grace is longer than the lease: without a heartbeat another worker would take the job from under it."""
     job_id = site.enqueue("never")
-    worker = site.start(grace=2.5 * LEASE)
+    worker = site.start(grace=f"{2.5 * LEASE}s")
     site.wait_for_line("start")
     other = site.start()
     end(worker)
@@ -239,12 +248,10 @@ def test_leases_are_renewed_while_the_worker_stops(site: Site) -> None:
 def test_a_second_sigint_quits_at_once(site: Site) -> None:
     """Pressed twice, Ctrl-C means now; the job goes back all the same."""
     job_id = site.enqueue("never")
-    worker = site.start(grace=3600)
+    worker = site.start(grace="60s")
     site.wait_for_line("start")
     worker.send_signal(signal.SIGINT)
-    assert worker.stderr is not None
-    while "SIGINT: no new jobs" not in worker.stderr.readline():
-        pass
+    read_until(worker, "no new jobs")
     took = end(worker, signal.SIGINT)
     job = site.app.get(job_id)
     assert (worker.returncode, job.status, job.attempts) == (130, Status.QUEUED, 0)
@@ -266,9 +273,7 @@ def test_a_stack_dump_is_written_on_request(site: Site) -> None:
     worker = site.start()
     site.wait_for_line("start")
     worker.send_signal(signal.SIGUSR1)
-    assert worker.stderr is not None
-    while "in never" not in worker.stderr.readline():
-        pass
+    read_until(worker, "in never")
     assert worker.poll() is None
 
 

@@ -184,6 +184,12 @@ def test_discrepancies_are_logged_at_the_start(make_worker: MakeWorker, caplog: 
         name = "files"
 
         def reconcile(self, store: Store) -> Any:
+            return Found
+
+    class Last(Files):
+        name = "last"
+
+        def reconcile(self, store: Store) -> Any:
             looked.set()
             return Found
 
@@ -194,7 +200,7 @@ def test_discrepancies_are_logged_at_the_start(make_worker: MakeWorker, caplog: 
             raise OSError("no disk")
 
     with caplog.at_level(logging.WARNING):
-        worker = make_worker(reconcilers=[Broken(), Files()])
+        worker = make_worker(reconcilers=[Broken(), Files(), Last()])
         worker.start()
         assert looked.wait(PATIENCE)
         worker.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -35,8 +37,7 @@ def command(as_json: bool) -> int:
     from onward.cli.job_view import job_json, paint_status
     from onward.driver import JobFilter
 
-    logging.getLogger("onward").setLevel(logging.CRITICAL)  # the failures are part of the show
-    with TemporaryDirectory(prefix="onward-demo-") as folder:
+    with TemporaryDirectory(prefix="onward-demo-") as folder, _quiet_logs():
         database = Path(folder) / "demo.db"
         say(f"Eight jobs in {database}, four at a time.")
         with _application(f"sqlite:///{database}") as app:
@@ -69,6 +70,18 @@ def command(as_json: bool) -> int:
         return 0
     say(f"Error: expected {_describe(EXPECTED)}; the store counts {_describe(counts)}.")
     return 1
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """The failures are part of the show."""
+    logger = logging.getLogger("onward")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _run_all(app: Onward) -> None:

@@ -42,8 +42,9 @@ def command(as_json: bool) -> int:
 def _examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     from onward.driver import Finding
 
+    examined = store.examine()
     yield Finding("store", "ok", store.url)
-    yield from store.examine()
+    yield from examined
     yield _newest_job(store)
     yield _stuck_jobs(store)
     if app is not None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from errno import EPIPE
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
-from onward.cli.output import say_error
+from onward.cli.output import ReaderGone, say_error
 from onward.cli.target import app_option, url_option
 from onward.errors import OnwardError
 
@@ -48,6 +47,15 @@ class Commands(click.Group):
         command: click.Command = import_module(f"onward.cli.{cmd_name}").command
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, COMMANDS, n=1)
+            ctx.fail(f"No such command {name!r}{f': did you mean {close[0]!r}?' if close else ''}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -77,9 +85,7 @@ class Commands(click.Group):
             return error.exit_code
         except (click.Abort, KeyboardInterrupt):
             return 130
-        except OSError as error:
-            if error.errno != EPIPE:
-                raise
+        except ReaderGone:
             _discard_stdout()
             return 0
 

@@ -9,10 +9,18 @@ from onward.cli.target import app_option, open_store, url_option
 
 
 @click.command()
+@click.option("--check", is_flag=True, help="Change nothing; end with exit code 5 when there is something to do.")
 @app_option
 @url_option
-def command() -> None:
+def command(check: bool) -> None:
     """Bring the store's tables up to date."""
-    with open_store() as store:
+    from onward.errors import SchemaOutOfDate
+
+    with open_store(may_create=True) as store:
+        if check:
+            if store.needs_migration():
+                raise SchemaOutOfDate(f"the tables of {store.url} are missing or older than this Onward: run onward migrate")
+            put(escape(f"{store.url} is up to date"))
+            return
         store.open()
-        put(escape(f"{store.url} is up to date"))
+        put(escape(f"{store.url} is up to date{'' if store.schema_version is None else f' (version {store.schema_version})'}"))

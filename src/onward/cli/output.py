@@ -10,6 +10,10 @@ import click
 from onward.errors import OnwardError
 
 
+class ReaderGone(Exception):
+    """Whoever read stdout has what it wanted (``| head``). Not an error: the command just ends."""
+
+
 def put(line: str = "") -> None:
     """Write a line of data to stdout."""
     try:
@@ -17,7 +21,7 @@ def put(line: str = "") -> None:
     except UnicodeEncodeError:
         click.echo(line.encode("ascii", "backslashreplace").decode("ascii"))
     except BrokenPipeError:
-        raise
+        raise ReaderGone from None
     except OSError as error:
         raise OnwardError(f"the output cannot be written: {error.strerror or error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -87,14 +88,17 @@ def open_application() -> Iterator[Onward]:
 
 
 @contextmanager
-def open_store() -> Iterator[Store]:
-    """The store: of ``--url``, else the application's, else that of the settings."""
-    with open_store_and_application() as (store, _):
+def open_store(*, may_create: bool = False) -> Iterator[Store]:
+    """The store: of ``--url``, else the application's, else that of the settings.
+
+    A file that does not exist is not made by looking at it, unless ``may_create``: an empty store in the wrong place looks healthy.
+    """
+    with open_store_and_application(may_create=may_create) as (store, _):
         yield store
 
 
 @contextmanager
-def open_store_and_application() -> Iterator[tuple[Store, Onward | None]]:
+def open_store_and_application(*, may_create: bool = False) -> Iterator[tuple[Store, Onward | None]]:
     """The store, and the application where one is known and ``--url`` does not point elsewhere."""
     from onward.clock import SystemClock
     from onward.drivers import connect
@@ -104,10 +108,26 @@ def open_store_and_application() -> Iterator[tuple[Store, Onward | None]]:
         from onward.application import load_application
 
         with load_application(name) as app:
+            _check_exists(app.store, may_create)
             yield app.store, app
         return
     store = connect(target().url or find_url(), clock=SystemClock())
+    _check_exists(store, may_create)
     try:
         yield store, None
     finally:
         store.close()
+
+
+def _check_exists(store: Store, may_create: bool) -> None:
+    from onward.errors import StoreUnavailable
+
+    path = getattr(store, "path", None)  # only a store that is a file has one
+    if path is None or may_create:
+        return
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise StoreUnavailable(f"there is no file {path}: 'onward migrate' makes it, or correct the URL") from None
+    except OSError:
+        return  # the store says it better

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from onward.cli.output import relative, utc
+from onward.cli.output import relative, rough, utc
 from onward.job import Job
 from onward.status import Status
 
@@ -40,7 +40,8 @@ def _waiting(job: Job, now: datetime) -> str:
         case "serial":
             return f"It is due, but an earlier job with the serial key {job.serial_key!r} is not finished."
         case _:
-            return f"It is due since {_when(job.scheduled_at, now)}: no worker that serves queue {job.queue!r} has a free slot."
+            since = f"{rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)})"
+            return f"It has been due for {since}: no worker that serves queue {job.queue!r} is running, or none has a free slot."
 
 
 def _running(job: Job, now: datetime) -> str:

@@ -46,7 +46,7 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
     line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
     try:
         app.store.open()
-        line["schema"] = next((one.text for one in app.store.examine() if one.name == "schema"), None)
+        line["schema"] = app.store.schema_version
         newest = app.store.find(JobFilter(), limit=1)
         line["newest_job_at"] = newest[0].created_at if newest else None
     except (StoreBusy, StoreUnavailable) as error:

@@ -42,7 +42,7 @@ def create_file(
             is_written = read_bytes(directory, name) != data
             if is_written:
                 write_temporary(directory, temporary, data, _mode_to_keep(directory, name))
-            with one_at_a_time(directory), context.transaction() as connection:
+            with context.transaction() as connection, one_at_a_time(directory, connection):
                 if only_if is None or only_if(connection):
                     if read_bytes(directory, name) == data:
                         _make_durable(directory, name)

@@ -35,7 +35,7 @@ def delete_file(
     """
     with _parent_if_any(base, path) as (directory, name):
         aside = temporary_of(context.job, "del").name
-        with one_at_a_time(directory), context.transaction() as connection:
+        with context.transaction() as connection, one_at_a_time(directory, connection):
             if only_if is None or only_if(connection):
                 was_there = directory is not None and _move_aside(directory, name, aside, path, sha256)
                 if require_exists and not was_there and not (directory is not None and of_job(directory, context.job, "del")):

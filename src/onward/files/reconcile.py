@@ -59,8 +59,8 @@ class Decision(Struct, frozen=True):
     job_id: str
     job_type: str
     promise: Promise
-    finished: tuple[datetime, int, str]
-    """Orders completions: when, then fence, then id."""
+    finished: tuple[datetime, str]
+    """Orders completions: when, then by id. Files are placed one at a time, so equal instants need a clock that stands still."""
 
 
 class Look(Struct, frozen=True):
@@ -128,7 +128,7 @@ def _look(store: Store, promises: Mapping[str, ReadPromise]) -> Look:
             continue
         if promise is None:
             continue
-        decision = Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.fence, job.id))
+        decision = Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.id))
         known = decisions.get(promise.path)
         if known is None or known.finished < decision.finished:
             decisions[promise.path] = decision

@@ -46,5 +46,6 @@ def _await(definition: JobDefinition[Any], awaitable: Any) -> Any:
         return asyncio.run(awaitable)
     awaitable.close()
     raise OnwardError(
-        f"run_job() cannot wait inside a running event loop: there, use 'await {definition.name!r}.call(payload, make_context(...))'"
+        f"run_job() cannot wait for {definition.name} inside a running event loop: "
+        "there, use 'await definition.call(payload, make_context(definition, payload))'"
     )

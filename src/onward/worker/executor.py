@@ -161,5 +161,3 @@ def _refuse_awaitable(definition: JobDefinition[Any], ending: object) -> None:
         if close is not None:
             close()
         raise TypeError(f"the handler of {definition.name} returned an awaitable that nobody awaits: declare it with async def")
-
-

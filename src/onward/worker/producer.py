@@ -246,5 +246,3 @@ class Producer:
         with self._idle:
             self._idle_tick = self._ticks
             self._idle.notify_all()
-
-

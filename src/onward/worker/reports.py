@@ -71,4 +71,3 @@ class Reports:
                 correlation_id=correlation_id(job.metadata, job.id),
             )
         )
-

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,9 +15,11 @@ from datetime import datetime
 
 from onward.driver import Settlement
 from onward.outcome import StoppedByWorker
+from onward.worker.event_loop import EventLoop
 from onward.worker.executor import Executor
 from onward.worker.run import Run
 from onward.worker.started import StartedJobs
+from onward.worker.threads import Threads
 
 logger = logging.getLogger("onward.worker")
 
@@ -262,80 +263,6 @@ class Slots:
     def _mark(self, run: Run) -> None:
         if self._started is not None:
             run.mark = self._started.add(run.claim.job.id)
-
-
-class Threads:
-    """Threads for sync handlers, started when needed and kept. They never hold up the exit of the process."""
-
-    def __init__(self, work: Callable[[Run], None]) -> None:
-        self._work = work
-        self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._count = 0
-        self._handed_out = 0
-        """How many threads are needed for the runs that were put and whose thread is not idle again."""
-
-    def put(self, run: Run) -> None:
-        with self._lock:
-            self._handed_out += 1
-            needs_thread = self._handed_out > self._count
-            self._count += needs_thread
-        self._queue.put(run)
-        if needs_thread:
-            threading.Thread(target=self._serve, name="onward-slot", daemon=True).start()
-
-    def close(self) -> None:
-        for _ in range(self._count):
-            self._queue.put(None)
-
-    def _serve(self) -> None:
-        while (run := self._queue.get()) is not None:
-            try:
-                self._work(run)
-            except BaseException:
-                # Only a defect of ours ends here: handlers' errors became outcomes. The place must live on.
-                logger.exception("a slot failed outside its handler")
-            with self._lock:
-                self._handed_out -= 1
-            # An idle thread must not keep the last job alive.
-            run = None
-
-
-class EventLoop:
-    """One event loop in one thread, started with the first async job."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
-
-    def call(self, function: Callable[[], object]) -> None:
-        """Call ``function`` on the loop, from any thread."""
-        with self._lock:
-            if self._is_closed:
-                return
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._serve, args=(self._loop,), name="onward-loop", daemon=True).start()
-        self._loop.call_soon_threadsafe(function)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._loop is not None and not self._is_closed:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-            self._is_closed = True
-
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        while not self._is_closed:
-            try:
-                loop.run_forever()
-            except BaseException:
-                # SystemExit and KeyboardInterrupt of a handler's own subtask come out here; its neighbours go on.
-                logger.exception("a task ended the event loop; it goes on")
-        if not asyncio.all_tasks(loop):
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            loop.close()
 
 
 _warned_of_isolation = False

@@ -150,7 +150,7 @@ class Supervisor:
             place.is_done = True
         elif child.code in HOPELESS and not child.is_ready and not self._has_started_one:
             self._exit_code = child.code
-            self._stop(signal.SIGTERM)
+            self._stop()
         else:
             place.failures = 1 if child.age >= STEADY_AFTER else place.failures + 1
             pause = min(FIRST_BACK_OFF * 2.0 ** (place.failures - 1), LONGEST_BACK_OFF) if place.failures < 20 else LONGEST_BACK_OFF
@@ -203,13 +203,14 @@ class Supervisor:
             self._send(signal.SIGINT)
         elif number in (signal.SIGTERM, signal.SIGINT) and not self._is_stopping:
             logger.info("%s: stopping", signal.Signals(number).name)
-            self._stop(number)
+            self._stop()
 
-    def _stop(self, number: int) -> None:
+    def _stop(self) -> None:
+        # Whatever asked: a process that still imports has no handlers, and dies of SIGTERM in silence, of SIGINT with a traceback.
         self._is_stopping = True
         if self._grace is not None:
             self._kill_at = time.monotonic() + self._grace + OVERTIME
-        self._send(number)
+        self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
         for place in self._places:

@@ -125,9 +125,7 @@ class Worker:
             max_jobs=max_jobs,
             on_drained=self._run_out,
         )
-        self.heartbeat = Heartbeat(
-            store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds
-        )
+        self.heartbeat = Heartbeat(store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds)
         self.deadlines = Deadlines(
             self.slots,
             clock=clock,

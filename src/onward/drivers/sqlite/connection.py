@@ -12,7 +12,7 @@ from onward.drivers.sqlite.vendor_errors import is_busy, translate
 from onward.errors import StoreBusy, StoreUnavailable
 
 RETRY_EVERY = 0.0002
-RETRY_AT_MOST = 0.002
+RETRY_AT_MOST = 0.0003
 # SQLite's own busy handler sleeps ever longer and starves behind a busy worker (an insert took 731 ms, against 0.5 ms this way).
 PRAGMAS = (
     "PRAGMA busy_timeout = 0",

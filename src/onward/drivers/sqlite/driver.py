@@ -36,9 +36,11 @@ from onward.drivers.sql.claim import turn
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
 from onward.drivers.sql.statements import Operation, load_statements, run
+from onward.drivers.sqlite.connection import close_quietly, connect
 from onward.drivers.sqlite.examine import examine
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.drivers.sqlite.file_system import file_system_of
+from onward.drivers.sqlite.migrate import migrations, version
 from onward.drivers.sqlite.questions import question_sql, questions
 from onward.drivers.sqlite.transaction import transaction
 from onward.drivers.sqlite.vendor_errors import translate
@@ -48,7 +50,8 @@ from onward.errors import DuplicateJob, InvalidSetting, OnwardError
 from onward.job import Accepted, Attempt, Job, NewJob
 
 T = TypeVar("T")
-PAUSE_BETWEEN_TURNS = 0.0002
+# Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
+PAUSE_BETWEEN_TURNS = 0.0004
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 
 
@@ -80,6 +83,7 @@ class SQLiteStore(Store):
         self.clock = clock
         self.strict = strict
         self.prefix = prefix
+        self.timeout = timeout
         self.url = f"sqlite:///{self.path}" if prefix == "onward_" else f"sqlite:///{self.path}?prefix={prefix}"
         text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
         self.statements = load_statements(text, prefix=prefix, columns=", ".join(COLUMNS), attempt_columns=", ".join(ATTEMPT_COLUMNS))
@@ -98,6 +102,16 @@ class SQLiteStore(Store):
 
     def open(self) -> None:
         self._file.open()
+        self.schema_version = max(migrations())  # older tables were migrated, newer ones refused
+
+    def needs_migration(self) -> bool:
+        if not self.path.exists():
+            return True
+        connection = connect(self.path, time.monotonic() + self.timeout.total_seconds())
+        try:
+            return version(connection, self.statements, self.prefix, str(self.path)) < max(migrations())
+        finally:
+            close_quietly(connection)
 
     def close(self) -> None:
         self._waker.wake()

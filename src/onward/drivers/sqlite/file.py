@@ -19,6 +19,7 @@ from onward.drivers.sqlite.vendor_errors import FULL, code_of, is_busy, is_undec
 from onward.errors import OutcomeUnknown, StoreBusy, StoreUnavailable, TransactionOpen
 
 T = TypeVar("T")
+LONGEST_WAIT_TO_FORK = 1.0
 MOST_IDLE_READERS = 8
 
 
@@ -41,22 +42,35 @@ class SQLiteFile:
         self.timeout = timeout
         self._now_text = now_text
         self._file_system = file_system
+        self._is_forked_inside = False
         self._start_afresh()
         _files.add(self)
 
     def _start_afresh(self) -> None:
         self.lock = FairLock()
-        self.inside: int | None = None
-        """The thread that is inside a transaction of the store's own."""
+        self.inside: set[int] = set()
+        """Threads that are inside a transaction of the store's own. More than one only while those that took too long come back."""
         self._identity: tuple[int, int] | None = None
         self._writer: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._seen_version = -1
+        self._is_held = False
+
+    def hold_before_fork(self) -> None:
+        """Let no thread be in the middle of a write while the process forks: SQLite would hand the child a lock that nobody gives back."""
+        self._is_held = threading.get_ident() not in self.inside and self.lock.acquire(LONGEST_WAIT_TO_FORK)
+
+    def let_go_after_fork(self) -> None:
+        """In the parent: go on."""
+        if self._is_held:
+            self._is_held = False
+            self.lock.release()
 
     def reset_after_fork(self) -> None:
         """Forget in a child what belongs to the parent. Inherited connections stay open for ever: closing one would drop locks."""
         for connection in [*self._readers, *([self._writer] if self._writer else [])]:
             forget(connection)
+        self._is_forked_inside = self._is_forked_inside or not self._is_held
         self._start_afresh()
 
     # -- open and close ----------------------------------------------------------------------------------------------
@@ -72,6 +86,11 @@ class SQLiteFile:
     def _open(self, deadline: float) -> None:
         if self._identity is not None:
             return
+        if self._is_forked_inside:
+            raise StoreUnavailable(
+                f"this process was forked while a transaction on {self.path} was open, so SQLite believes here that it is open still: "
+                "fork before the transaction, or start the child with spawn"
+            )
         name = self._file_system()
         if is_network(name):
             raise StoreUnavailable(
@@ -242,14 +261,14 @@ class SQLiteFile:
 
     def refuse_inside(self) -> None:
         """Raise ``TransactionOpen`` in a thread that holds the write lock itself: it would wait for itself."""
-        if self.inside is not None and self.inside == threading.get_ident():
+        if threading.get_ident() in self.inside:
             raise TransactionOpen(
                 "this thread is inside a transaction of the store, so the call could only wait for itself: pass within=connection"
             )
 
-    def locked(self) -> _Locked:
+    def locked(self) -> Locked:
         """Queue up for the write lock of this process, in order. Gives the deadline for what follows; raises ``StoreBusy``."""
-        return _Locked(self)
+        return Locked(self)
 
     def has_news(self) -> bool:
         """Say whether another connection has committed since the last write with ``sees``. False while the lock is held: ask again."""
@@ -265,12 +284,14 @@ class SQLiteFile:
             self.lock.release()
 
 
-class _Locked:
+class Locked:
     """The process's own place in the queue of writers; gives the deadline for what follows."""
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
         self._lock = file.lock
+        self._pid = os.getpid()
+        self._once = threading.Lock()
 
     def __enter__(self) -> float:
         deadline = time.monotonic() + self._file.timeout
@@ -282,7 +303,12 @@ class _Locked:
         return deadline
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Let the next writer in. Does nothing the second time, or in a forked child that left its parent's block."""
+        if self._pid == os.getpid() and self._once.acquire(blocking=False):
+            self._lock.release()
 
 
 def _data_version(connection: sqlite3.Connection) -> int:
@@ -299,10 +325,20 @@ def _text_or_bytes(raw: bytes) -> str | bytes:
 _files: weakref.WeakSet[SQLiteFile] = weakref.WeakSet()
 
 
-def _reset_all() -> None:
+def _before_fork() -> None:
+    for file in list(_files):
+        file.hold_before_fork()
+
+
+def _after_in_parent() -> None:
+    for file in list(_files):
+        file.let_go_after_fork()
+
+
+def _after_in_child() -> None:
     for file in list(_files):
         file.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # pragma: no branch - absent only on Windows
-    os.register_at_fork(after_in_child=_reset_all)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

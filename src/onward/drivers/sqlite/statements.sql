@@ -170,10 +170,9 @@ UPDATE {prefix}jobs SET updated_at = :now WHERE id = :id AND fence = :fence AND 
 -- == sweep, recover ==
 
 -- name: run_out
--- Claims whose lease ran out. One further ahead than any lease may be counts too: the clock went back.
+-- Claims whose lease ran out, in no order: asked for one by id, SQLite would walk the whole table by its key. One further ahead than any lease may be counts too: the clock went back.
 SELECT {columns} FROM {prefix}jobs
-WHERE status = 'in_progress' AND (lease_until <= :now OR lease_until > :too_far OR lease_until IS NULL)
-ORDER BY id;
+WHERE status = 'in_progress' AND (lease_until <= :now OR lease_until > :too_far OR lease_until IS NULL);
 
 -- name: held
 SELECT {columns} FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :lease_owner ORDER BY id;

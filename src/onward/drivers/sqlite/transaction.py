@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from onward.clock import Clock
-from onward.drivers.sqlite.connection import close_quietly, connect, execute, raw
+from onward.drivers.sqlite.connection import close_quietly, connect, execute, forget, raw
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.durations import format_duration
-from onward.errors import TransactionOpen, TransactionTooLong
+from onward.errors import NoTransaction, TransactionOpen, TransactionTooLong
 
 # ROLLBACK TO belongs to savepoints, which are the application's own affair.
 _ENDS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:COMMIT|END|BEGIN|ROLLBACK(?!\s+(?:TRANSACTION\s+)?TO\b))\b", re.IGNORECASE | re.DOTALL)
@@ -26,13 +27,14 @@ def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iter
     """Hold the write lock; commit at the end, roll back on an exception or when ``limit`` is over."""
     file.refuse_inside()
     file.open()
-    with file.locked() as deadline:
+    place = file.locked()
+    with place as deadline:
         connection = connect(file.path, deadline, GuardedConnection)
         assert isinstance(connection, GuardedConnection)
         try:
             execute(connection, "BEGIN IMMEDIATE", deadline, str(file.path))
-            file.inside = threading.get_ident()
-            with connection.limited_to(limit, clock):
+            file.inside.add(threading.get_ident())
+            with connection.limited_to(limit, clock, place.let_go):
                 yield connection
                 connection.finish(file)
         except sqlite3.Error as error:
@@ -40,9 +42,12 @@ def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iter
                 raise connection.too_long() from error
             raise
         finally:
-            file.inside = None
-            connection.give_up()
-            close_quietly(connection)
+            if connection.is_ours:
+                file.inside.discard(threading.get_ident())
+                connection.give_up()
+                close_quietly(connection)
+            else:
+                forget(connection)
 
 
 class GuardedConnection(sqlite3.Connection):
@@ -53,7 +58,9 @@ class GuardedConnection(sqlite3.Connection):
         self.gate = threading.RLock()
         self.is_over = False
         self._is_done = False
+        self._pid = os.getpid()
         self._limit: timedelta | None = None
+        self._let_go: Callable[[], None] = lambda: None
         self._clock: Clock | None = None
         self._deadline = 0.0
 
@@ -95,12 +102,13 @@ class GuardedConnection(sqlite3.Connection):
     # -- what the store uses -----------------------------------------------------------------------------------------
 
     @contextmanager
-    def limited_to(self, limit: timedelta | None, clock: Clock) -> Iterator[None]:
-        """Roll back when ``limit`` is over, from a thread that watches; the next use looks at the clock, too."""
+    def limited_to(self, limit: timedelta | None, clock: Clock, let_go: Callable[[], None]) -> Iterator[None]:
+        """Roll back when ``limit`` is over, from a thread that watches, and let others in; the next use looks at the clock, too."""
         if limit is None:
             yield
             return
         self._limit = limit
+        self._let_go = let_go
         self._clock, self._deadline = clock, clock.monotonic() + limit.total_seconds()
         watch = threading.Timer(max(limit.total_seconds(), 0), self._end_of_time)
         watch.daemon = True
@@ -111,6 +119,8 @@ class GuardedConnection(sqlite3.Connection):
             watch.cancel()
 
     def _end_of_time(self) -> None:
+        if self._is_done:
+            return
         self.is_over = True
         # A statement may start just after an interrupt, so keep on until the gate is free.
         while not self.gate.acquire(timeout=0.005):
@@ -118,17 +128,27 @@ class GuardedConnection(sqlite3.Connection):
                 return
             self.interrupt()
         try:
-            self.give_up()
+            if not self._is_done:
+                self.give_up()
+                self._let_go()
         finally:
             self.gate.release()
 
     def check(self) -> None:
         """Raise ``TransactionTooLong`` once the time is over. Called with the gate held."""
+        if not self.is_ours:
+            raise NoTransaction("this process was forked inside the transaction, which belongs to its parent")
         if self._clock is not None and not self.is_over and self._clock.monotonic() >= self._deadline:
             self.is_over = True
             self.give_up()
+            self._let_go()
         if self.is_over:
             raise self.too_long()
+
+    @property
+    def is_ours(self) -> bool:
+        """False in a child that was forked inside the transaction: there nothing may touch the connection."""
+        return self._pid == os.getpid()
 
     def too_long(self) -> TransactionTooLong:
         took = "" if self._limit is None else f" of {format_duration(self._limit)}"
@@ -145,8 +165,8 @@ class GuardedConnection(sqlite3.Connection):
             self.check()
             if not self._has_begun():
                 raise self._not_here("the transaction was ended inside its block, so nothing more can be committed")
+            self._is_done = True  # from here on the watch leaves the connection alone
             file.commit(self, tuple, time.monotonic() + file.timeout)
-            self._is_done = True
 
     def give_up(self) -> None:
         """Roll back what has not been committed."""

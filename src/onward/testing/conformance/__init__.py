@@ -29,22 +29,23 @@ differ, the tests ask ``store.capabilities``, never a name.
 
 import pytest
 
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in (
-    "arrows", "cancel", "claim", "damage", "ending", "enqueue", "inspect", "lease", "prune", "sweep", "transaction", "unique",
-)))  # fmt: skip
+_PARTS = "arrows blocked cancel claim damage ending enqueue inspect lease prune retried_key sweep transaction unique"
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
+from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
 from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
-from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder, TestUnknownTypes  # noqa: E402
+from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
 from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
 from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
+from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
 from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
-from onward.testing.conformance.unique import TestDuplicates, TestKeyOfARetry, TestScopeActive, TestScopeInTime  # noqa: E402
+from onward.testing.conformance.unique import TestDuplicates, TestScopeActive, TestScopeInTime  # noqa: E402
 
 __all__ = [
     "TestArrows",

@@ -1,0 +1,68 @@
+"""Keys of jobs that a person retries."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.driver import JobFilter, Store
+from onward.errors import DuplicateJob
+from onward.outcome import DeadLettered
+from onward.status import Status
+from onward.testing.conformance.steps import at_once, claim_one, enqueue, read, settle
+from onward.testing.conformance.unique import HOUR, is_free
+from onward.testing.factories import make_new_job
+
+
+class TestKeyOfARetry:
+    """A retry by a person takes the key again, or is refused by name."""
+
+    @pytest.mark.parametrize("scope", ["active", HOUR, "forever"])
+    def test_a_retried_job_holds_its_key_again(self, store: Store, scope: timedelta | str) -> None:
+        """It is live again, so it stands for the work again."""
+        held = enqueue(store, key="k", scope=scope)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        store.retry(held.id)
+        assert store.enqueue([make_new_job(key="k", scope=scope)])[0].id == held.id
+        settle(store, claim_one(store))
+        assert is_free(store, scope=scope) == (scope == "active")
+
+    def test_a_retried_job_takes_a_window_that_was_over(self, store: Store, clock: FakeClock) -> None:
+        """The key must not be free while the job that needs it runs."""
+        held = enqueue(store, key="k", scope=HOUR)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        clock.advance(HOUR * 2)
+        store.retry(held.id)
+        assert not is_free(store, scope=HOUR)
+
+    def test_a_retry_is_refused_while_another_job_has_the_key(self, store: Store) -> None:
+        """Two live jobs under one key is what the key forbids; the person is told which one to look at."""
+        dead = enqueue(store, key="k")
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        newer = enqueue(store, key="k")
+        before = read(store, dead)
+        with pytest.raises(DuplicateJob, match=newer.id) as refused:
+            store.retry(dead.id)
+        assert refused.value.job_id == newer.id
+        assert read(store, dead) == before
+        store.cancel(newer.id)
+        assert store.retry(dead.id).status is Status.QUEUED
+
+    def test_of_two_retries_at_once_one_gets_the_key(self, store: Store) -> None:
+        """Two people press the button for two dead jobs of one key."""
+        dead = []
+        for _ in range(2):
+            dead.append(enqueue(store, key="k"))
+            settle(store, claim_one(store), DeadLettered("hopeless"))
+
+        def retry(number: int) -> bool:
+            try:
+                store.retry(dead[number].id)
+            except DuplicateJob:
+                return False
+            return True
+
+        assert sorted(at_once(2, retry)) == [False, True]
+        assert store.count(JobFilter(statuses=(Status.QUEUED,))) == 1

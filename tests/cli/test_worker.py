@@ -1,0 +1,105 @@
+"""``onward worker`` as a real process: its lines, its end, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+LONG = 60
+
+
+@contextmanager
+def working(shop: Path, environment: dict[str, str], *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker in the shop's folder; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "onward", "-A", "shop:app", "worker", *options]
+    with subprocess.Popen(command, cwd=shop, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def next_line(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+    """Read lines until one tells of ``event``."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        read: dict[str, object] = json.loads(line)
+        if read["event"] == event:
+            return read
+    raise AssertionError(f"no {event} before the end: {process.stderr and process.stderr.read()}")
+
+
+def test_a_draining_worker_runs_all_that_is_due_and_tells_of_each_step(onward: Run, shop: Path) -> None:
+    """Stdout is pure JSON lines in the order of what happened; talk goes to stderr."""
+    done_id = onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "42"}').stdout.strip()
+    dead_id = onward("-A", "shop:app", "enqueue", "broken").stdout.strip()
+    done = onward("-A", "shop:app", "worker", "--drain")
+    assert done.returncode == 0, done.stderr
+    start, *lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert start["event"] == "worker_started"
+    assert start["store"].endswith("shop.db")
+    assert isinstance(start["schema"], int)
+    assert start["newest_job_at"]
+    assert [line["event"] for line in lines if line["job_id"] == done_id] == ["claimed", "completed"]
+    claimed, dead = [line for line in lines if line["job_id"] == dead_id]
+    assert (claimed["event"], claimed["job_type"], claimed["attempts"]) == ("claimed", "broken", 1)
+    assert dead["event"] == "dead_lettered"
+    assert "not\\x1b[31m today" in dead["error"]
+    assert dead["duration_ms"] >= 0
+    shown = {line["id"]: line["status"] for line in map(json.loads, onward("-A", "shop:app", "jobs", "list", "--json").stdout.splitlines())}
+    assert shown == {done_id: "completed", dead_id: "dead_letter"}
+
+
+def test_only_the_named_queues_are_served(onward: Run) -> None:
+    """One lane must not wait for another."""
+    onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "42"}')
+    onward("-A", "shop:app", "enqueue", "broken")
+    done = onward("-A", "shop:app", "worker", "--drain", "--queues", "mail,other")
+    assert done.returncode == 0, done.stderr
+    listed = map(json.loads, onward("-A", "shop:app", "jobs", "list", "--json").stdout.splitlines())
+    assert {line["type"]: line["status"] for line in listed} == {"send-welcome": "completed", "broken": "queued"}
+
+
+def test_max_jobs_ends_the_worker(onward: Run) -> None:
+    """A leak in a handler is lived with by a fresh process now and then."""
+    for number in range(3):
+        onward("-A", "shop:app", "enqueue", "send-welcome", json.dumps({"user_id": str(number)}))
+    done = onward("-A", "shop:app", "worker", "--max-jobs", "1", "--concurrency", "1", "--drain")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["event"] for line in done.stdout.splitlines()].count("completed") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_worker_in_good_order(shop: Path, environment: dict[str, str], number: signal.Signals) -> None:
+    """Exit code 0: stopping is not a failure."""
+    with working(shop, environment) as process:
+        next_line(process, "worker_started")
+        process.send_signal(number)
+        assert process.wait(LONG) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_reader_of_stdout_that_leaves_does_not_stop_the_work(onward: Run, shop: Path, environment: dict[str, str]) -> None:
+    """``onward worker | head`` loses lines, never jobs."""
+    with working(shop, environment, "--poll", "100ms") as process:
+        next_line(process, "worker_started")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "42"}')
+        warnings = (line for line in process.stderr if "lifecycle log cannot be written" in line)
+        assert next(warnings)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LONG) == 0
+    (job,) = map(json.loads, onward("-A", "shop:app", "jobs", "list", "--json").stdout.splitlines())
+    assert job["status"] == "completed"

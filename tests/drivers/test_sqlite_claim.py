@@ -1,0 +1,149 @@
+"""What a claim costs on SQLite must not depend on what cannot run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.driver import TYPES_BLOCKED_PER_TURN, Demand, JobFilter, Retention
+from onward.drivers.sql.claim import turn
+from onward.drivers.sql.statements import run
+from onward.drivers.sqlite.driver import SQLiteStore
+from onward.status import Status
+from onward.testing.factories import make_new_job
+
+MANY = 100_000
+DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)}, queues=("default",))
+
+SEED = """
+INSERT INTO onward_jobs (id, type, queue, priority, status, payload, payload_hash, scheduled_at, max_attempts, created_at, updated_at,
+    finished_at)
+WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :many)
+SELECT printf('%s%021d', :label, i), :type, 'default', :priority, :status, 'null', 'x', :scheduled_at, 3,
+    '2025-01-01T00:00:00.000000Z', '2025-01-01T00:00:00.000000Z', :finished_at
+FROM n
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SQLiteStore]:
+    store = SQLiteStore(tmp_path / "jobs.db", clock=FakeClock())
+    store.open()
+    yield store
+    store.close()
+
+
+def seed(store: SQLiteStore, label: str, **columns: object) -> None:
+    asked = {"type": "work", "priority": 0, "status": "queued", "scheduled_at": "2025-06-01T00:00:00.000000Z", "finished_at": None}
+    connection = sqlite3.connect(store.path)
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(SEED, asked | {"label": label, "many": MANY} | columns)
+    connection.commit()
+    connection.close()
+
+
+def steps_of_a_claim(store: SQLiteStore, demand: Demand = DEMAND) -> int:
+    """Count every step of SQLite's virtual machine in one turn, and undo it."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection = sqlite3.connect(store.path, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.set_progress_handler(count, 1)
+    done = run(connection.cursor(), store.statements, turn((), demand, store.clock.now()))
+    connection.set_progress_handler(None, 1)
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert len(done.claims) == 5
+    return steps
+
+
+def test_a_claim_walks_past_nothing_that_cannot_run(store: SQLiteStore) -> None:
+    """Future, finished and unknown rows, all in front of the due ones: at most 1.2 times the steps of the empty table."""
+    every_queue = Demand(lease_owner=DEMAND.lease_owner, slots=10, types=DEMAND.types)
+    store.enqueue([make_new_job() for _ in range(5)])
+    alone = [steps_of_a_claim(store, demand) for demand in (DEMAND, every_queue)]
+    assert min(alone) > 100
+
+    seed(store, "00000", scheduled_at="2099-01-01T00:00:00.000000Z")
+    seed(store, "00001", status="completed", priority=100, finished_at="2025-06-01T00:00:00.000000Z")
+    seed(store, "00002", type="unknown")
+    blocking = Demand(lease_owner="host:1:two", slots=0, types=DEMAND.types)
+    for _ in range(MANY // TYPES_BLOCKED_PER_TURN):
+        assert store.turn(demand=blocking).claims == ()
+    crowded = [steps_of_a_claim(store, demand) for demand in (DEMAND, every_queue)]
+    assert [steps <= 1.2 * before for steps, before in zip(crowded, alone, strict=True)] == [True, True], (alone, crowded)
+
+
+def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: SQLiteStore) -> None:
+    """One turn must not hold the write lock for a hundred thousand rows; the due time stays, and no try is spent."""
+    store.enqueue([make_new_job("unknown", priority=1) for _ in range(TYPES_BLOCKED_PER_TURN + 1)])
+    (known,) = store.enqueue([make_new_job()])
+    first = store.turn(demand=DEMAND)
+    assert (first.claims, first.next_due) == ((), timedelta(0))
+    blocked = [job for job in store.find(JobFilter(types=("unknown",)), limit=2000) if job.blocked_by == "type"]
+    assert len(blocked) == TYPES_BLOCKED_PER_TURN
+    assert {(job.attempts, job.fence, job.status) for job in blocked} == {(0, 0, Status.QUEUED)}
+    second = store.turn(demand=DEMAND)
+    assert [claim.id for claim in second.claims] == [known.id]
+    assert second.next_due is None
+    assert store.sweep(["unknown"]).unblocked == TYPES_BLOCKED_PER_TURN + 1
+
+
+def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
+    """Priority, then the due time, then the id, wherever they are queued, and behind rows that only get moved aside."""
+    clock = store.clock
+    assert isinstance(clock, FakeClock)
+    asked = []
+    for number in range(40):
+        name = "unknown" if number % 4 == 0 else "work"
+        asked.append(make_new_job(name, queue=f"q{number % 3}", priority=number % 2, delay=timedelta(seconds=(number * 7) % 10)))
+    store.enqueue(asked)
+    clock.advance(20)
+    expected = sorted((job for job in asked if job.type == "work"), key=lambda job: (-job.priority, job.delay, job.id))
+    claimed: list[str] = []
+    for slots in (1, 2, 3, 5, 40):
+        claims = store.turn(demand=Demand(lease_owner="host:1:one", slots=slots, types=DEMAND.types)).claims
+        claimed += [claim.id for claim in claims]
+    assert claimed == [job.id for job in expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "index"),
+    [
+        ("due", {"queue": "q", "priority": 0, "now": "", "limit": 1}, "onward_jobs_claim"),
+        ("run_out", {"now": "", "too_far": ""}, "onward_jobs_running"),
+        ("held", {"lease_owner": ""}, "onward_jobs_running"),
+        ("past_expiry", {"now": "", "limit": 1}, "onward_jobs_expiring"),
+        ("unblock", {"types": "[]", "now": "", "limit": 1}, "onward_jobs_blocked"),
+        ("prune", {"status": "", "before": "", "limit": 1}, "onward_jobs_final"),
+        ("prune_keys", {"now": "", "limit": 1}, "onward_keys_expiring"),
+        ("settle", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("complete", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("extend", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("lose", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+    ],
+)
+def test_each_statement_uses_its_index(store: SQLiteStore, name: str, asked: dict[str, object], index: str) -> None:
+    """A predicate that no longer matches its partial index word for word would scan the table without an error."""
+    connection = sqlite3.connect(store.path)
+    plan = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + store.statements[name], asked)]
+    connection.close()
+    assert any(index in step for step in plan), plan
+    assert not any(step.startswith("SCAN onward_") and "INDEX" not in step for step in plan), plan
+
+
+def test_a_prune_deletes_no_more_than_it_was_told(store: SQLiteStore) -> None:
+    """Small batches: other writers wait meanwhile."""
+    seed(store, "00000", many=1000, status="completed", finished_at="2025-06-01T00:00:00.000000Z")
+    assert store.prune(Retention(), limit=250) == 250
+    assert store.count(JobFilter()) == 750

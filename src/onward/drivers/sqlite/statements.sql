@@ -245,6 +245,7 @@ UPDATE {prefix}jobs SET
     status = CASE WHEN status = 'in_progress' THEN 'in_progress' ELSE 'cancelled' END,
     finished_at = CASE WHEN status = 'in_progress' THEN NULL ELSE :now END,
     cancel_requested_at = CASE WHEN status = 'in_progress' THEN coalesce(cancel_requested_at, :now) END,
+    error = CASE WHEN status = 'in_progress' THEN error ELSE 'cancelled' END,
     blocked_by = NULL, updated_at = :now
 WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying', 'in_progress')
 RETURNING {columns};

@@ -12,7 +12,7 @@ from msgspec import Struct
 logger = logging.getLogger("onward")
 
 EventName: TypeAlias = Literal[
-    "queued", "claimed", "completed", "retried", "snoozed", "released", "cancelled", "failed", "reclaimed", "dead_lettered", "lease_lost"
+    "queued", "claimed", "completed", "snoozed", "released", "cancelled", "failed", "reclaimed", "dead_lettered", "lease_lost"
 ]
 
 

@@ -22,6 +22,16 @@ class Reconciliation(Protocol):
         ...
 
     @property
+    def pending(self) -> int:
+        """How many a live job is about to change, so that they are not judged."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was left unchecked, in words."""
+        ...
+
+    @property
     def discrepancies(self) -> Sequence[str]:
         """One line each."""
         ...
@@ -33,4 +43,10 @@ class Reconciler(Protocol):
     @property
     def name(self) -> str: ...
 
-    def reconcile(self, store: Store) -> Reconciliation: ...
+    def reconcile(self, store: Store) -> Reconciliation:
+        """Compare, report, and repair nothing."""
+        ...
+
+    def sweep(self, store: Store) -> Sequence[str]:
+        """Remove leftovers of its own that no job can need any more, and name them. Run when a worker starts."""
+        ...

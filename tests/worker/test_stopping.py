@@ -183,6 +183,9 @@ def test_discrepancies_are_logged_at_the_start(make_worker: MakeWorker, caplog: 
     class Files:
         name = "files"
 
+        def sweep(self, store: Store) -> list[str]:
+            return ["half.tmp"]
+
         def reconcile(self, store: Store) -> Any:
             return Found
 
@@ -193,13 +196,13 @@ def test_discrepancies_are_logged_at_the_start(make_worker: MakeWorker, caplog: 
             looked.set()
             return Found
 
-    class Broken:
+    class Broken(Files):
         name = "broken"
 
         def reconcile(self, store: Store) -> Any:
             raise OSError("no disk")
 
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         worker = make_worker(reconcilers=[Broken(), Files(), Last()])
         worker.start()
         assert looked.wait(PATIENCE)
@@ -207,6 +210,7 @@ def test_discrepancies_are_logged_at_the_start(make_worker: MakeWorker, caplog: 
     text = caplog.text
     assert "reconciling broken failed" in text
     assert "files: a.txt is missing" in text
+    assert "files: removed the leftover half.tmp" in text
 
 
 def test_the_map_lists_what_started_and_forgets_what_is_settled(make_worker: MakeWorker, store: MemoryStore) -> None:

@@ -362,3 +362,19 @@ def test_options_that_make_no_sense_are_refused(make_worker: MakeWorker) -> None
         make_worker(max_jobs=0)
     with pytest.raises(InvalidTime):
         make_worker(poll="often")
+
+
+def test_an_isolated_job_starts_only_when_what_ended_before_it_is_stored(make_worker: MakeWorker, store: MemoryStore) -> None:
+    """If it kills its process, a neighbour whose outcome is not stored yet would lose its claim for it."""
+    started: list[tuple[int, str]] = []
+    asked = []
+
+    def suspect(payload: int) -> None:
+        before = [store.get(job.id).status.value for job in asked[:payload]]
+        started.append((payload, ",".join(before)))
+
+    definition = define_job("suspect", suspect, isolated=True)
+    asked += [definition.new_job(number) for number in range(3)]
+    store.enqueue(asked)
+    work_off(make_worker(definition, concurrency=4))
+    assert started == [(0, ""), (1, "completed"), (2, "completed,completed")]

@@ -29,14 +29,18 @@ def command(as_json: bool) -> int:
                         "name": reconciler.name,
                         "checked": result.checked,
                         "unchecked": result.unchecked,
+                        "pending": result.pending,
+                        "notes": list(result.notes),
                         "discrepancies": list(result.discrepancies),
                     }
                 )
                 continue
             put(
                 f"{escape(reconciler.name)}: {result.checked:,} checked, {len(result.discrepancies):,} wrong, "
-                f"{result.unchecked:,} unchecked (their jobs are older than the retention)"
+                f"{result.pending:,} pending, {result.unchecked:,} unchecked"
             )
+            for note in result.notes:
+                put(f"  {escape(note)}")
             for line in result.discrepancies:
                 put(f"  {escape(line)}")
     return 1 if found else 0

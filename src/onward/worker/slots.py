@@ -40,6 +40,8 @@ class Slots:
         self._open: dict[Run, None] = {}
         self._alone: Run | None = None
         self._ended: deque[Ended] = deque()
+        self._unsettled: set[Run] = set()
+        """Ended, but not stored yet: if the process dies now, their claims go down with it."""
         self._threads = Threads(self._work)
         self._loop = EventLoop()
         self._ring_is_due = False
@@ -109,10 +111,13 @@ class Slots:
         """Settle a run with ``ending`` though its handler is still inside; it keeps its place until it ends."""
         with self._lock:
             is_ours = self._open.pop(run, self) is None
+            if is_ours:
+                self._unsettled.add(run)
             picked = self._free_from(run)
         self._dispatch(picked)
         if is_ours:
-            self._ended.append((run, self._executor.conclude(run, ending)))
+            settlement = self._executor.conclude(run, ending)
+            self._ended.append((run, settlement))
             self._ring()
 
     def lose(self, run: Run) -> bool:
@@ -143,6 +148,11 @@ class Slots:
         if self._started is not None and run.mark is not None:
             self._started.remove(run.mark)
             run.mark = None
+        self._unsettled.discard(run)
+        if self._waiting and not self._unsettled:
+            with self._lock:
+                picked = self._pick()
+            self._dispatch(picked)
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
@@ -179,7 +189,8 @@ class Slots:
         while self._waiting and len(self._inside) < self.size and self._alone is None:
             run = self._waiting[0]
             if run.claim.job.isolated:
-                if self._open:  # a run that is given up has its outcome already, so it is no neighbour that could be harmed
+                # Whatever is not stored yet would be harmed by the death of the process, as if it still ran.
+                if self._open or self._unsettled:
                     _warn_of_isolation(run)
                     break
                 self._alone = run
@@ -257,6 +268,7 @@ class Slots:
                 if run.is_lost:
                     logger.warning("job %s ended without its lease: its outcome is not sent", run.claim.id)
                 else:
+                    self._unsettled.add(run)
                     self._ended.append((run, settlement))
             return self._free_from(run)
 

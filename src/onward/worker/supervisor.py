@@ -27,7 +27,7 @@ logger = logging.getLogger("onward.worker")
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0
 STEADY_AFTER = 60.0
-"""A process that lived this long had a good start: its successor does not wait longer than the first one did."""
+"""A process that lived this long had a good start: its death is not held against its successor."""
 OVERTIME = 0.5
 """Seconds beyond the grace until a process is killed."""
 LAST_WRITES = 0.4
@@ -153,7 +153,7 @@ class Supervisor:
             self._stop()
         else:
             place.failures = 1 if child.age >= STEADY_AFTER else place.failures + 1
-            pause = min(FIRST_BACK_OFF * 2.0 ** (place.failures - 1), LONGEST_BACK_OFF) if place.failures < 20 else LONGEST_BACK_OFF
+            pause = back_off(place.failures, was_ready=child.is_ready)
             place.start_at = time.monotonic() + pause
             logger.error("worker process %d ended with %s: a new one starts in %.0f s", child.pid, child.how_it_ended, pause)
 
@@ -226,6 +226,14 @@ class Supervisor:
                 logger.error("worker process %d did not end within its grace and is killed", place.child.pid)
                 place.child.kill()
         self._kill_at = None
+
+
+def back_off(failures: int, *, was_ready: bool) -> float:
+    """Seconds until a new process starts after so many early deaths in a row. The first that had come to work is replaced at once."""
+    doublings = failures - 2 if was_ready else failures - 1
+    if doublings < 0:
+        return 0.0
+    return FIRST_BACK_OFF * 2.0**doublings if doublings < 5 else LONGEST_BACK_OFF
 
 
 def _note(number: int, frame: FrameType | None) -> None:

@@ -229,10 +229,13 @@ class Worker:
     def _reconcile(self) -> None:
         for reconciler in self._reconcilers:
             try:
+                swept = reconciler.sweep(self._store)
                 found = reconciler.reconcile(self._store)
             except Exception:
                 logger.exception("reconciling %s failed", reconciler.name)
                 continue
+            for leftover in swept:
+                logger.info("reconcile %s: removed the leftover %s", reconciler.name, leftover)
             for line in found.discrepancies:
                 logger.warning("reconcile %s: %s", reconciler.name, line)
 

@@ -92,9 +92,7 @@ class Onward:
         self, definition: JobDefinition[None], payload: None = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
     ) -> JobHandle: ...
     @overload
-    def enqueue(
-        self, definition: JobDefinition[P], payload: P, *, within: Any = None, **options: Unpack[EnqueueOptions]
-    ) -> JobHandle: ...
+    def enqueue(self, definition: JobDefinition[P], payload: P, *, within: Any = None, **options: Unpack[EnqueueOptions]) -> JobHandle: ...
     def enqueue(
         self, definition: JobDefinition[Any], payload: Any = None, *, within: Any = None, **options: Unpack[EnqueueOptions]
     ) -> JobHandle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -250,10 +251,11 @@ class Registry:
             raise InvalidDefinition(f"{definition!r} is not a job: make one with define_job(name, handler)")
         if definition in self._definitions:
             return
-        for name in (definition.name, *definition.aliases):
-            if name in self._by_name:
+        names = (definition.name, *definition.aliases)
+        for name in names:
+            if name in self._by_name or names.count(name) > 1:
                 raise InvalidDefinition(f"two jobs are called {name!r}: a name or alias belongs to one definition")
-            self._by_name[name] = definition
+        self._by_name.update(dict.fromkeys(names, definition))
         self._definitions.append(definition)
 
     def __getitem__(self, name: str) -> JobDefinition[Any]:
@@ -310,15 +312,11 @@ def _storable(moment: datetime) -> datetime:
 
 
 def _is_async(handler: Callable[..., Any]) -> bool:
-    from inspect import iscoroutinefunction
-
-    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
 
 
 def _read_signature(name: str, handler: Callable[..., Any], payload: type[Any] | None) -> tuple[int, Any]:
     """Say how many arguments the handler takes, and of which type its payload is."""
-    import inspect  # takes longer to import than all of this package, and only definitions need it
-
     try:
         parameters = [
             one

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import Any
 
-from onward.redact import redact
-
 LONGEST_ERROR = 8 * 1024
 LONGEST_MESSAGE = 2 * 1024
 MOST_ERRORS = 12
@@ -103,6 +101,8 @@ def _frame(code: CodeType, line: int) -> str:
 
 
 def _clean(text: str) -> str:
+    from onward.redact import redact  # compiling its patterns takes as long as importing half of this package
+
     # Controls first: a separator inside a secret would end it for the patterns. Both cut a long text by themselves.
     return redact(_UNSAFE.sub(_escape, redact(text) if len(text) > LONGEST_ERROR else text.replace("\r\n", "\n")))
 

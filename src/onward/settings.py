@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidSetting, InvalidTime
-from onward.redact import REDACTED, redact
 
 FILE = "onward.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -155,6 +154,8 @@ def find_app() -> str | None:
 
 def safe_url(url: str) -> str:
     """A URL that is safe to print: its password, and secrets in its query, masked."""
+    from onward.redact import REDACTED, redact  # compiling its patterns takes as long as importing half of this package
+
     scheme, separator, rest = url.partition("://")
     userinfo, at, host = rest.rpartition("@")
     if at and ":" in userinfo and not rest.startswith("/"):

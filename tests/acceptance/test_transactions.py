@@ -81,7 +81,7 @@ def test_a_transaction_of_the_store_carries_data_and_job(app: Onward) -> None:
         connection.execute("CREATE TABLE orders(number INTEGER)")
         kept = app.enqueue(note, 1, within=connection)
     assert app.get(kept.id).status == "queued"
-    with pytest.raises(ZeroDivisionError), app.transaction() as connection:
+    with pytest.raises(ZeroDivisionError), app.transaction() as connection:  # noqa: PT012 - a transaction is its block
         connection.execute("INSERT INTO orders VALUES (1)")
         undone = app.enqueue(note, 2, within=connection)
         raise ZeroDivisionError

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60
@@ -61,7 +61,7 @@ class WorkerProcess:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,3 +74,6 @@ class WorkerProcess:
                 self.process.wait()
         for reader in self._readers:
             reader.join(PATIENCE)
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()

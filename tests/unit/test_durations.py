@@ -16,10 +16,24 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("given_as", "seconds"),
     [
-        ("5m", 300), ("1h30m", 5400), ("250ms", 0.25), ("2d", 172_800), ("1.5h", 5400), ("0s", 0), ("30", 30), (" 30S ", 30), ("1d2h3m4s5ms", 93_784.005),
-        (90, 90), (0.5, 0.5), (timedelta(hours=1), 3600), (0, 0), ("36500d", 36_500 * 86_400), ("1m1m", 120), ("000000000001s", 1),
+        ("5m", 300),
+        ("1h30m", 5400),
+        ("250ms", 0.25),
+        ("2d", 172_800),
+        ("1.5h", 5400),
+        ("0s", 0),
+        ("30", 30),
+        (" 30S ", 30),
+        ("1d2h3m4s5ms", 93_784.005),
+        (90, 90),
+        (0.5, 0.5),
+        (timedelta(hours=1), 3600),
+        (0, 0),
+        ("36500d", 36_500 * 86_400),
+        ("1m1m", 120),
+        ("000000000001s", 1),
     ],
-)  # fmt: skip
+)
 def test_durations_are_read_as_people_write_them(given_as: Any, seconds: float) -> None:
     """Text at the edges, timedelta inside."""
     assert parse_duration(given_as) == timedelta(seconds=seconds)
@@ -28,11 +42,48 @@ def test_durations_are_read_as_people_write_them(given_as: Any, seconds: float) 
 @pytest.mark.parametrize(
     "garbage",
     [
-        "", " ", "m", "5x", "5 m", "5m ago", "-5m", "-0s", "+5m", "٣m", "³s", "1e309h", "1e3s", "1_000s", "0x10s", "nans", "infs", "5.m", ".5m", "1.0000001s",
-        "36501d", "999999999999d", "9" * 13, pytest.param("9" * 5000 + "d", id="text of 5000 digits"), "5m\0", "5µs", "1h-5m", -1, -0.001, float("nan"), float("inf"), 1e300, pytest.param(10**400, id="int of 400 digits"), pytest.param(10**5000, id="int of 5000 digits"),
-        True, None, [5], b"5m", timedelta(days=-1), timedelta.max,
+        "",
+        " ",
+        "m",
+        "5x",
+        "5 m",
+        "5m ago",
+        "-5m",
+        "-0s",
+        "+5m",
+        "٣m",
+        "³s",
+        "1e309h",
+        "1e3s",
+        "1_000s",
+        "0x10s",
+        "nans",
+        "infs",
+        "5.m",
+        ".5m",
+        "1.0000001s",
+        "36501d",
+        "999999999999d",
+        "9" * 13,
+        pytest.param("9" * 5000 + "d", id="text of 5000 digits"),
+        "5m\0",
+        "5µs",
+        "1h-5m",
+        -1,
+        -0.001,
+        float("nan"),
+        float("inf"),
+        1e300,
+        pytest.param(10**400, id="int of 400 digits"),
+        pytest.param(10**5000, id="int of 5000 digits"),
+        True,
+        None,
+        [5],
+        b"5m",
+        timedelta(days=-1),
+        timedelta.max,
     ],
-)  # fmt: skip
+)
 def test_garbage_is_refused_in_one_short_line(garbage: Any) -> None:
     """Whatever it is, it ends in the one declared error; a number of five thousand digits too."""
     with pytest.raises(InvalidTime) as refused:
@@ -76,17 +127,24 @@ def test_durations_are_written_short(duration: timedelta, text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "wait"),
     [
-        ("120", 120), ("5m", 300), (7, 7), (timedelta(seconds=9), 9),
-        ("Thu, 01 Jan 2026 00:02:00 GMT", 120), ("Thu, 01 Jan 2026 00:02:00 -0000", 120), ("Thu, 01 Jan 2026 02:02:00 +0200", 120),
+        ("120", 120),
+        ("5m", 300),
+        (7, 7),
+        (timedelta(seconds=9), 9),
+        ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+        ("Thu, 01 Jan 2026 00:02:00 -0000", 120),
+        ("Thu, 01 Jan 2026 02:02:00 +0200", 120),
         ("Wed, 31 Dec 2025 23:00:00 GMT", 0),
     ],
-)  # fmt: skip
+)
 def test_retry_after_is_a_duration_or_an_http_date(value: Any, wait: float) -> None:
     """Services send both; a date that has passed is no wait."""
     assert parse_retry_after(value, NOW) == timedelta(seconds=wait)
 
 
-@pytest.mark.parametrize("value", ["soon", "", "Thu, 99 Foo 2026 00:00:00 GMT", "-5s", -5, None, "Thu, 01 Jan 9999 00:00:00 GMT", "\0", "1 2 3 4 5 6"])
+@pytest.mark.parametrize(
+    "value", ["soon", "", "Thu, 99 Foo 2026 00:00:00 GMT", "-5s", -5, None, "Thu, 01 Jan 9999 00:00:00 GMT", "\0", "1 2 3 4 5 6"]
+)
 def test_an_unreadable_retry_after_is_refused(value: Any) -> None:
     """The caller falls back to the policy; any other exception would lose the outcome."""
     with pytest.raises(InvalidTime):
@@ -95,7 +153,12 @@ def test_an_unreadable_retry_after_is_refused(value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["2026-03-01T09:30:00Z", "2026-03-01T10:30:00+01:00", " 2026-03-01 09:30:00+00:00 ", datetime(2026, 3, 1, 15, tzinfo=timezone(timedelta(hours=5, minutes=30)))],
+    [
+        "2026-03-01T09:30:00Z",
+        "2026-03-01T10:30:00+01:00",
+        " 2026-03-01 09:30:00+00:00 ",
+        datetime(2026, 3, 1, 15, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    ],
 )
 def test_moments_become_utc(value: Any) -> None:
     """Whatever the zone they were written in."""
@@ -112,7 +175,19 @@ def test_a_naive_moment_is_refused_and_says_how_to_mend_it() -> None:
         parse_moment("2026-03-01T09:30:00")
 
 
-@pytest.mark.parametrize("value", ["", "tomorrow", "2026-02-30T00:00:00Z", 5, None, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", pytest.param("x" * 10_000, id="long")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "tomorrow",
+        "2026-02-30T00:00:00Z",
+        5,
+        None,
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+        pytest.param("x" * 10_000, id="long"),
+    ],
+)
 def test_a_moment_that_is_none_is_refused(value: Any) -> None:
     """One declared error, one short line."""
     with pytest.raises(InvalidTime) as refused:

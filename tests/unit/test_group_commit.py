@@ -54,7 +54,9 @@ def enqueue_in_thread(commits: GroupCommit, job: NewJob, answers: dict[str, Any]
     return thread
 
 
-def start_leader_and_riders(driver: HeldDriver, commits: GroupCommit, riders: list[NewJob]) -> tuple[list[threading.Thread], dict[str, Any]]:
+def start_leader_and_riders(
+    driver: HeldDriver, commits: GroupCommit, riders: list[NewJob]
+) -> tuple[list[threading.Thread], dict[str, Any]]:
     answers: dict[str, Any] = {}
     threads = [enqueue_in_thread(commits, new_job("leader"), answers)]
     assert driver.entered.acquire(timeout=10)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import subprocess
@@ -56,7 +57,7 @@ def test_an_id_can_not_be_guessed_from_its_neighbour() -> None:
     """Within a millisecond the step is random."""
     make = IdGenerator(milliseconds=lambda: 5)
     numbers = [int("".join(f"{ALPHABET.index(one):05b}" for one in make()), 2) for _ in range(100)]
-    assert len({after - before for before, after in zip(numbers, numbers[1:], strict=False)}) > 90
+    assert len({after - before for before, after in itertools.pairwise(numbers)}) > 90
 
 
 @pytest.mark.parametrize(

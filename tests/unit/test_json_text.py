@@ -49,9 +49,21 @@ def test_raw_json_outside_the_subset_is_refused_with_its_place(text: str, path: 
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", ' { "a" : [ 1 , 2.50 ] } ', "[" * 64 + "1" + "]" * 64, '"\\ud83d\\ude00"', '"\\\\u0000"', "9" * 300, '"' + "[" * 500 + '"', "-0", "1E2", "[[]," * 3 + "[]" + "]" * 3, '{"a":{"a":1},"b":{"a":1}}'],
+    [
+        "{}",
+        ' { "a" : [ 1 , 2.50 ] } ',
+        "[" * 64 + "1" + "]" * 64,
+        '"\\ud83d\\ude00"',
+        '"\\\\u0000"',
+        "9" * 300,
+        '"' + "[" * 500 + '"',
+        "-0",
+        "1E2",
+        "[[]," * 3 + "[]" + "]" * 3,
+        '{"a":{"a":1},"b":{"a":1}}',
+    ],
     ids=range(11),
-)  # fmt: skip
+)
 def test_raw_json_inside_the_subset_is_read(text: str) -> None:
     """Spaces, escapes and any spelling of numbers are fine."""
     check_json(text)

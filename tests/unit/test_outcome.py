@@ -57,7 +57,9 @@ ENDINGS: list[tuple[object, type, type, type]] = [
 ]
 
 
-@pytest.mark.parametrize(("ending", "left", "last", "strict"), ENDINGS, ids=lambda one: one.__name__ if isinstance(one, type) else type(one).__name__)
+@pytest.mark.parametrize(
+    ("ending", "left", "last", "strict"), ENDINGS, ids=lambda one: one.__name__ if isinstance(one, type) else type(one).__name__
+)
 def test_every_ending_has_one_outcome(ending: object, left: type, last: type, strict: type) -> None:
     """One table for worker, drain and every later way to run a job. KeyError is permanent only where the policy lists it."""
     assert type(end(ending)) is left
@@ -70,7 +72,13 @@ def test_every_ending_has_one_outcome(ending: object, left: type, last: type, st
 def test_a_requested_cancellation_wins_over_everything_but_completion_and_snooze(ending: object) -> None:
     """A job that a person wants gone is not tried again; work that is done stays done."""
     outcome = end(ending, cancel_requested_at=NOW)
-    expected = Completed if ending is None or isinstance(ending, dict) or type(ending) is object else Snoozed if isinstance(ending, Snooze) else Cancelled
+    expected = (
+        Completed
+        if ending is None or isinstance(ending, dict) or type(ending) is object
+        else Snoozed
+        if isinstance(ending, Snooze)
+        else Cancelled
+    )
     assert type(outcome) is expected
 
 
@@ -112,7 +120,9 @@ def test_an_unreadable_retry_after_at_the_last_try_is_a_dead_letter_all_the_same
     assert isinstance(end(TransientJobError("busy", retry_after="soon"), attempts=3), DeadLettered)
 
 
-@pytest.mark.parametrize("result", [object(), float("nan"), {"a": {1, object()}}, "\ud800", "x" * 300_000], ids=["object", "nan", "nested", "surrogate", "large"])
+@pytest.mark.parametrize(
+    "result", [object(), float("nan"), {"a": {1, object()}}, "\ud800", "x" * 300_000], ids=["object", "nan", "nested", "surrogate", "large"]
+)
 def test_a_result_that_has_no_json_form_completes_with_a_note(result: object) -> None:
     """The work is done; running it again because of its result would do it twice."""
     outcome = end(result)

@@ -117,16 +117,36 @@ def test_draws_do_not_pile_up_on_the_cap() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"max_attempts": 0}, {"max_attempts": -1}, {"max_attempts": 1.5}, {"max_attempts": True}, {"max_attempts": "3"}, {"max_attempts": 1_000_001},
-        {"backoff": "random"}, {"base": "soon"}, {"base": -1}, {"cap": "x"}, {"jitter_up_to": "-1s"}, {"factor": 0.5}, {"factor": 1001}, {"factor": float("nan")},
-        {"jitter": -0.1}, {"jitter": 1.1}, {"jitter": float("nan")}, {"on_unknown": "explode"}, {"permanent": [ValueError]}, {"transient": ("ValueError",)},
-        {"permanent": ValueError}, {"transient": (int,)},
+        {"max_attempts": 0},
+        {"max_attempts": -1},
+        {"max_attempts": 1.5},
+        {"max_attempts": True},
+        {"max_attempts": "3"},
+        {"max_attempts": 1_000_001},
+        {"backoff": "random"},
+        {"base": "soon"},
+        {"base": -1},
+        {"cap": "x"},
+        {"jitter_up_to": "-1s"},
+        {"factor": 0.5},
+        {"factor": 1001},
+        {"factor": float("nan")},
+        {"jitter": -0.1},
+        {"jitter": 1.1},
+        {"jitter": float("nan")},
+        {"on_unknown": "explode"},
+        {"permanent": [ValueError]},
+        {"transient": ("ValueError",)},
+        {"permanent": ValueError},
+        {"transient": (int,)},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_policy_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
     """At import, not at the first failure in the night."""
-    with pytest.raises(InvalidDefinition, match=next(iter(wrong)) if next(iter(wrong)) not in ("base", "cap", "jitter_up_to") else "RetryPolicy"):
+    with pytest.raises(
+        InvalidDefinition, match=next(iter(wrong)) if next(iter(wrong)) not in ("base", "cap", "jitter_up_to") else "RetryPolicy"
+    ):
         RetryPolicy(**wrong)
 
 

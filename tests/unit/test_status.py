@@ -37,9 +37,9 @@ def test_every_live_status_can_end() -> None:
 
 def test_the_groups_split_the_statuses() -> None:
     """Each status is live or final, and a claim is the only way into in_progress."""
-    assert LIVE | FINAL == set(Status)
+    assert set(Status) == LIVE | FINAL
     assert not LIVE & FINAL
-    assert CLAIMABLE == {Status.QUEUED, Status.RETRYING}
+    assert {Status.QUEUED, Status.RETRYING} == CLAIMABLE
     assert {status for status in Status if status.is_claimable} == CLAIMABLE
     assert {status for status in Status if status.is_live} == LIVE
     assert {verb for (_, verb), ends in TRANSITIONS.items() if Status.IN_PROGRESS in ends} == {Verb.CLAIM}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,9 @@ PUBLIC_NAMES = {
     "job",
 }
 
+# Every public name is asked for, since importing the package alone loads none of them.
+USE = "from onward import *"
+
 HEAVY = {"asyncio", "click", "concurrent.futures.process", "ctypes", "dataclasses", "email", "http", "multiprocessing", "rich", "sqlite3"}
 
 MODULES_AFTER = "import sys; {statement}; print('\\n'.join(sorted(sys.modules)))"
@@ -68,6 +73,27 @@ def test_the_list_of_public_names_is_sorted_and_says_each_once() -> None:
     assert onward.__all__ == sorted(set(onward.__all__))
 
 
+def test_what_a_type_checker_sees_is_what_a_program_gets() -> None:
+    """Names are loaded on demand, so the imports that a type checker reads are never run: they must name the same things."""
+    tree = ast.parse(Path(onward.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("onward.")]
+    seen = {alias.name: node.module for node in imports for alias in node.names}
+    assert set(seen) == PUBLIC_NAMES
+    for name, module in seen.items():
+        assert getattr(onward, name) is getattr(sys.modules[str(module)], name)
+
+
+def test_a_name_that_is_not_there_is_said_to_be_missing() -> None:
+    """A misspelt import must read like any other."""
+    with pytest.raises(AttributeError, match="module 'onward' has no attribute 'Onwards'"):
+        _ = onward.Onwards  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_alone_loads_nothing_but_itself() -> None:
+    """The command line answers --help before it has loaded anything it does not need."""
+    assert {name for name in modules_after("import onward") if "." in name and name.startswith("onward.")} == set()
+
+
 @pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
 def test_every_public_name_says_what_it_is(name: str) -> None:
     """Help in an editor is the documentation that is read most."""
@@ -79,7 +105,7 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 def test_importing_onward_loads_only_the_standard_library_and_msgspec() -> None:
     """Code that only enqueues must not pay for a command line or a web framework, nor need them installed."""
     brought_by_msgspec = top(modules_after("import msgspec"))
-    loaded = top(modules_after("import onward"))
+    loaded = top(modules_after(USE))
     strangers = {name for name in loaded - brought_by_msgspec if name not in sys.stdlib_module_names}
     assert strangers == {"onward"}
 
@@ -87,12 +113,12 @@ def test_importing_onward_loads_only_the_standard_library_and_msgspec() -> None:
 def test_importing_onward_leaves_the_heavy_parts_of_the_standard_library_alone() -> None:
     """A short script and a serverless function pay the import on every start."""
     before = modules_after("import msgspec, logging, threading")
-    assert (modules_after("import onward") - before) & HEAVY == set()
+    assert (modules_after(USE) - before) & HEAVY == set()
 
 
 def test_no_driver_worker_or_command_line_is_loaded_before_it_is_used() -> None:
     """Enqueueing needs no worker, and one backend needs no other."""
-    loaded = modules_after("import onward")
+    loaded = modules_after(USE)
     assert {
         name for name in loaded if name.startswith(("onward.worker", "onward.cli", "onward.testing", "onward.files", "onward.drivers."))
     } == set()

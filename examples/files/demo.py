@@ -24,7 +24,7 @@ from examples.files.tables import show_table
 
 if TYPE_CHECKING:
     from onward import Job
-    from onward.job import Attempt
+    from onward.jobs import Attempt
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -128,7 +128,7 @@ def promise_the_rest() -> None:
     from onward import InvalidPayload
     from onward.files import CreateFile
     from onward.ids import new_id
-    from onward.job import NewJob
+    from onward.jobs import NewJob
     from onward.payload import payload_hash
 
     for name in SLOW:

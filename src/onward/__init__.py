@@ -1,32 +1,40 @@
-"""Background jobs that commit together with your data, and are never lost. The public names, nothing else."""
+"""Background jobs that commit together with your data, and are never lost. The public names, nothing else.
 
-from onward.app import JobHandle, Onward
-from onward.context import JobContext
-from onward.definition import JobDefinition, define_job, job
-from onward.driver import Retention
-from onward.errors import (
-    DuplicateJob,
-    DurabilityWarning,
-    IllegalTransition,
-    InvalidDefinition,
-    InvalidPayload,
-    JobNotFound,
-    KeyReused,
-    LeaseLost,
-    OnwardError,
-    OutcomeUnknown,
-    PayloadTooLarge,
-    PermanentJobError,
-    StoreBusy,
-    StoreError,
-    StoreUnavailable,
-    TransientJobError,
-)
-from onward.events import Event
-from onward.job import Job
-from onward.outcome import Cancel, Release, Snooze
-from onward.retry import RetryPolicy
-from onward.status import Status
+Each name is loaded when it is first asked for, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onward.app import JobHandle, Onward
+    from onward.context import JobContext
+    from onward.definition import JobDefinition, define_job, job
+    from onward.driver import Retention
+    from onward.errors import (
+        DuplicateJob,
+        DurabilityWarning,
+        IllegalTransition,
+        InvalidDefinition,
+        InvalidPayload,
+        JobNotFound,
+        KeyReused,
+        LeaseLost,
+        OnwardError,
+        OutcomeUnknown,
+        PayloadTooLarge,
+        PermanentJobError,
+        StoreBusy,
+        StoreError,
+        StoreUnavailable,
+        TransientJobError,
+    )
+    from onward.events import Event
+    from onward.jobs import Job
+    from onward.outcome import Cancel, Release, Snooze
+    from onward.retry import RetryPolicy
+    from onward.status import Status
 
 __all__ = [
     "Cancel",
@@ -60,3 +68,31 @@ __all__ = [
     "define_job",
     "job",
 ]
+
+# Which module holds which names; errors hold the rest. A test compares this with the imports above.
+_MODULES = {
+    "app": ("JobHandle", "Onward"),
+    "context": ("JobContext",),
+    "definition": ("JobDefinition", "define_job", "job"),
+    "driver": ("Retention",),
+    "events": ("Event",),
+    "jobs": ("Job",),
+    "outcome": ("Cancel", "Release", "Snooze"),
+    "retry": ("RetryPolicy",),
+    "status": ("Status",),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = next((module for module, names in _MODULES.items() if name in names), "errors")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

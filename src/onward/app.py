@@ -16,7 +16,7 @@ from onward.drivers import connect
 from onward.errors import UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
-from onward.job import Accepted, Attempt, EnqueueOptions, Job, NewJob
+from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
 from onward.payload import check_size
 from onward.reconciler import Reconciler
 from onward.settings import find_url

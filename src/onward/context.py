@@ -13,7 +13,7 @@ import msgspec
 
 from onward.errors import LeaseLost, OnwardError
 from onward.events import correlation_id
-from onward.job import EnqueueOptions, Job, NewJob
+from onward.jobs import EnqueueOptions, Job, NewJob
 from onward.payload import encode_progress
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, T
 from onward.durations import parse_duration, parse_moment
 from onward.errors import InvalidDefinition, InvalidTime, UnknownJobType
 from onward.ids import is_id, new_id
-from onward.job import HIGHEST_PRIORITY, LOWEST_PRIORITY, NewJob, OnDuplicate, Scope
+from onward.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY, NewJob, OnDuplicate, Scope
 from onward.payload import Codec, encode_metadata, payload_hash
 from onward.retry import RetryPolicy
 from onward.unique import check_key, read_on_duplicate, read_scope

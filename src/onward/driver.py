@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from onward.clock import Clock
-from onward.job import Accepted, Attempt, Job, NewJob
+from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.outcome import Outcome
 from onward.status import Status
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.driver import Driver
 from onward.errors import OutcomeUnknown, TransactionOpen
-from onward.job import Accepted, NewJob
+from onward.jobs import Accepted, NewJob
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future

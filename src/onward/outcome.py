@@ -15,7 +15,7 @@ from msgspec import Struct
 from onward.durations import parse_duration, parse_retry_after
 from onward.error_text import bound_error, describe_error
 from onward.errors import InvalidPayload, InvalidTime, TransientJobError
-from onward.job import Job
+from onward.jobs import Job
 from onward.payload import encode_result
 from onward.retry import RetryPolicy
 from onward.status import Status, Verb

@@ -7,7 +7,7 @@ from typing import get_args
 
 from onward.durations import parse_duration
 from onward.errors import DuplicateJob, InvalidDefinition, InvalidTime, KeyReused
-from onward.job import Accepted, NewJob, OnDuplicate, Scope
+from onward.jobs import Accepted, NewJob, OnDuplicate, Scope
 
 LONGEST_KEY = 255
 

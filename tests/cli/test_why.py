@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onward.cli.why import explain
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,7 +12,7 @@ from onward.definition import JobDefinition, Registry
 from onward.driver import Claim, Demand, Settlement, Store
 from onward.errors import LeaseLost, OnwardError
 from onward.ids import new_id
-from onward.job import Job
+from onward.jobs import Job
 from onward.outcome import Completed, DeadLettered, Released
 from onward.status import Status
 from onward.worker.transactions import StoreTransactions

@@ -15,7 +15,7 @@ from onward.drivers import connect
 from onward.files import CreateFile, DeleteFile, FileJobs, reconcile
 from onward.files.temporary import Temporary
 from onward.ids import new_id
-from onward.job import Job
+from onward.jobs import Job
 from tests.files.runs import claim_next, enqueue, run_all, run_claim
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from onward import Cancel, Event, JobContext, Onward, OnwardError, RetryPolicy, Snooze, Status, define_job
 from onward.driver import JobFilter
-from onward.job import NewJob
+from onward.jobs import NewJob
 from onward.testing import FakeClock, adrain, drain, make_new_job, scheduled_jobs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from onward.job import Job, NewJob
+from onward.jobs import Job, NewJob
 from onward.status import Status
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

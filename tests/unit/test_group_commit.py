@@ -12,7 +12,7 @@ import pytest
 from onward.errors import DuplicateJob, OutcomeUnknown, StoreBusy, TransactionOpen
 from onward.group_commit import GroupCommit
 from onward.ids import new_id
-from onward.job import Accepted, NewJob
+from onward.jobs import Accepted, NewJob
 
 
 def new_job(type: str = "note") -> NewJob:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from onward.errors import DuplicateJob, InvalidDefinition, KeyReused
-from onward.job import Accepted, uses_of_key
+from onward.jobs import Accepted, uses_of_key
 from onward.unique import answer_duplicate, answer_same_id, check_key, key_lasts, read_on_duplicate, read_scope
 from tests.unit.making import make_request
 

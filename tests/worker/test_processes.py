@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from onward.app import Onward
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 from tests.worker.process_app import JOBS, LEASE, Work
 

@@ -12,7 +12,7 @@ import msgspec
 from onward.cli.output import escape, relative, rough, shorten, utc
 from onward.cli.tables import Paint, put_table, table
 from onward.cli.why import explain
-from onward.job import Attempt, Job
+from onward.jobs import Attempt, Job
 from onward.status import Status
 
 LONGEST_TEXT = 4000

@@ -14,7 +14,7 @@ from onward.status import Status
 
 if TYPE_CHECKING:
     from onward.driver import JobFilter, Store
-    from onward.job import Job
+    from onward.jobs import Job
 
 PAGE = 500
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from onward.cli.output import relative, rough, utc
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 

@@ -17,7 +17,7 @@ from onward.files.delete import delete_file
 from onward.files.reconcile import Promise, ReadPromise, Reconciliation, compare
 from onward.files.safe_path import digest, split_path
 from onward.files.temporary import sweep_temporaries
-from onward.job import Job
+from onward.jobs import Job
 
 
 class CreateFile(Struct, frozen=True):

@@ -18,7 +18,7 @@ from onward.driver import JobFilter, Store
 from onward.errors import OnwardError, PermanentJobError, TransientJobError
 from onward.files.safe_path import digest, read_file, walk_below
 from onward.files.temporary import find_leftovers, read_name
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import COMPLETED, LIVE, Status
 
 PAGE = 200

@@ -21,7 +21,7 @@ from msgspec import Struct
 from onward.driver import Store
 from onward.errors import JobNotFound
 from onward.files.safe_path import OUR_PREFIX, opened, walk_below
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 Kind: TypeAlias = Literal["tmp", "del"]

@@ -10,7 +10,7 @@ from onward.app import Onward
 from onward.definition import JobDefinition
 from onward.driver import JobFilter
 from onward.errors import InvalidPayload
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import CLAIMABLE
 
 MOST = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from onward.ids import new_id
-from onward.job import Job, NewJob
+from onward.jobs import Job, NewJob
 from onward.payload import payload_hash
 from onward.status import Status
 

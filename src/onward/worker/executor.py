@@ -20,7 +20,7 @@ from onward.driver import Claim, Settlement
 from onward.durations import format_duration
 from onward.errors import InvalidPayload
 from onward.events import Events
-from onward.job import Job
+from onward.jobs import Job
 from onward.outcome import Completed, DeadLettered, Outcome, Released, StoppedByWorker, decide
 from onward.worker.run import Run
 

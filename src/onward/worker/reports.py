@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onward.driver import Claim, Settlement, Swept
 from onward.events import Event, EventName, Events, correlation_id
-from onward.job import Job
+from onward.jobs import Job
 from onward.outcome import EXPIRED, Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 
 _NAMES: dict[type[Outcome], EventName] = {

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from onward.drivers.memory.tables import KeyHolder, Tables
 from onward.errors import DuplicateJob
-from onward.job import Accepted, Job, NewJob, uses_of_key
+from onward.jobs import Accepted, Job, NewJob, uses_of_key
 from onward.status import Status
 from onward.unique import answer_duplicate, answer_same_id, key_lasts
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand
 from onward.drivers.memory.ending import expire, set_aside
 from onward.drivers.memory.tables import Tables
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 

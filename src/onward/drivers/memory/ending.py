@@ -11,7 +11,7 @@ from onward.driver import Claim, Settlement
 from onward.drivers.memory.accept import accept
 from onward.drivers.memory.tables import Tables
 from onward.errors import DuplicateJob
-from onward.job import Attempt, Job, NewJob
+from onward.jobs import Attempt, Job, NewJob
 from onward.outcome import EXPIRED, Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed, attempts_after_loss, lose
 from onward.status import Status
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onward.driver import Retention, Swept
 from onward.drivers.memory.ending import expire, give_back, is_lost, take_back
 from onward.drivers.memory.tables import Tables
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 LONGEST_LEASE = timedelta(days=1)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 from onward.driver import Answer, JobFilter, Question
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import Status
 
 Cell = str | int | float | None

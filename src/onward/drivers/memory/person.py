@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from onward.drivers.memory.ending import cancel_waiting
 from onward.drivers.memory.tables import KeyHolder, Tables
 from onward.errors import DuplicateJob, IllegalTransition, JobNotFound
-from onward.job import Job
+from onward.jobs import Job
 from onward.status import TRANSITIONS, Status, Verb, is_legal
 from onward.unique import key_lasts
 

@@ -36,7 +36,7 @@ from onward.drivers.memory.ending import holds, settle, storable
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
-from onward.job import Accepted, Attempt, Job, NewJob
+from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.status import Status
 
 NOTHING_TAKEN = Taken((), (), None)

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from onward.job import Attempt, Job, Scope
+from onward.jobs import Attempt, Job, Scope
 
 KeyName = tuple[str, str, str]
 """Under what a key is unique: (owner, type, key)."""

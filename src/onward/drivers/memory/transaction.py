@@ -14,7 +14,7 @@ from onward.drivers.memory.accept import accept
 from onward.drivers.memory.ending import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.errors import LeaseLost, NoTransaction, TransactionTooLong
-from onward.job import Accepted, Job, NewJob
+from onward.jobs import Accepted, Job, NewJob
 
 
 class MemoryTransaction:

@@ -8,7 +8,7 @@ from datetime import datetime
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
 from onward.drivers.sql.statements import Many, Operation, Statement, as_json
 from onward.errors import StoreBusy
-from onward.job import Accepted, NewJob, uses_of_key
+from onward.jobs import Accepted, NewJob, uses_of_key
 from onward.unique import answer_duplicate, answer_same_id
 
 MOST_KEY_TRIES = 100

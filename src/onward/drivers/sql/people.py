@@ -10,7 +10,7 @@ from onward.drivers.sql.rows import read_attempt, read_job, read_jobs, write_ins
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import IllegalTransition, JobNotFound, LeaseLost
-from onward.job import Attempt, Job, NewJob
+from onward.jobs import Attempt, Job, NewJob
 from onward.status import TRANSITIONS, Status, Verb
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from onward.drivers.sql.statements import Row
 from onward.errors import StoreError
-from onward.job import Attempt, Job, NewJob, Scope
+from onward.jobs import Attempt, Job, NewJob, Scope
 
 COLUMNS: tuple[str, ...] = tuple(Job.__struct_fields__)
 ATTEMPT_COLUMNS: tuple[str, ...] = tuple(Attempt.__struct_fields__)

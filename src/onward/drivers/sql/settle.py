@@ -13,7 +13,7 @@ from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import DuplicateJob
-from onward.job import NewJob
+from onward.jobs import NewJob
 from onward.outcome import Completed, Outcome, Released, Retried, Snoozed
 from onward.status import Status
 

@@ -11,7 +11,7 @@ from onward.driver import Extended, Extension, Swept
 from onward.drivers.sql.rows import read_job, read_jobs, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.job import Job
+from onward.jobs import Job
 from onward.outcome import attempts_after_loss, lose
 from onward.status import Status
 

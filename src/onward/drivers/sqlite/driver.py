@@ -47,7 +47,7 @@ from onward.drivers.sqlite.vendor_errors import translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
 from onward.errors import DuplicateJob, InvalidSetting, OnwardError
-from onward.job import Accepted, Attempt, Job, NewJob
+from onward.jobs import Accepted, Attempt, Job, NewJob
 
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.

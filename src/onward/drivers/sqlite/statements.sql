@@ -1,5 +1,5 @@
 -- Every statement of the SQLite store, by name. `onward.drivers.sql` yields the names; another SQL backend has a file with the same.
--- {prefix} begins each table's name, {columns} are those of onward.job.Job in its order, {attempt_columns} those of Attempt.
+-- {prefix} begins each table's name, {columns} are those of onward.jobs.Job in its order, {attempt_columns} those of Attempt.
 -- SQLite has one writer at a time, so nothing here locks rows. Lists come as one JSON parameter: one statement for any number of rows.
 
 -- name: lock

@@ -17,7 +17,7 @@ from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.statements import Many, Operation, Row, run
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
-from onward.job import Accepted, Job, NewJob
+from onward.jobs import Accepted, Job, NewJob
 
 T = TypeVar("T")
 FULL = 2

@@ -8,7 +8,7 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.driver import JobFilter, Settlement, Store
-from onward.job import Attempt, OnDuplicate
+from onward.jobs import Attempt, OnDuplicate
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (

@@ -9,7 +9,7 @@ from threading import Barrier
 from typing import Any, TypeVar
 
 from onward.driver import Claim, Demand, Settlement, Store, Turn
-from onward.job import Job, NewJob
+from onward.jobs import Job, NewJob
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status, Verb
 from onward.testing.factories import make_new_job

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from onward.clock import FakeClock
 from onward.driver import JobFilter, Settlement, Store
-from onward.job import Job
+from onward.jobs import Job
 from onward.outcome import Completed
 from onward.status import Status
 from onward.testing.conformance.steps import (

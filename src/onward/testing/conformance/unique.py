@@ -11,7 +11,7 @@ import pytest
 from onward.clock import FakeClock
 from onward.driver import JobFilter, Retention, Store
 from onward.errors import DuplicateJob, KeyReused
-from onward.job import NewJob
+from onward.jobs import NewJob
 from onward.outcome import Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (

@@ -1,4 +1,4 @@
--- The tables of Onward. Names and order of columns are those of onward.job.Job; who sets each, and when, stands there.
+-- The tables of Onward. Names and order of columns are those of onward.jobs.Job; who sets each, and when, stands there.
 -- Instants are text: ISO-8601, UTC, six fraction digits, Z.
 
 CREATE TABLE {prefix}schema_version (version INTEGER NOT NULL PRIMARY KEY, applied_at TEXT NOT NULL);

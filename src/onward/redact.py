@@ -100,7 +100,8 @@ def _cut(text: str) -> tuple[str, str]:
     head, tail = text[:half], text[-half:]
     last_space = max(head.rfind(space, half - LONGEST_SECRET) for space in " \n")
     first_spaces = [found for space in " \n" if (found := tail.find(space, LONGEST_SECRET)) >= 0]
-    head = head[: last_space if last_space >= 0 else half - LONGEST_SECRET]
+    # A name left at the end would take the mark of the cut for its value.
+    head = head[: last_space if last_space >= 0 else half - LONGEST_SECRET].rstrip(" \t\r\n:=>")
     tail = tail[min(first_spaces) :] if first_spaces else " "
     key_ends = _END_OF_PRIVATE_KEY.search(tail)
     if key_ends and "-----BEGIN" not in tail[: key_ends.start()]:

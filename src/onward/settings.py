@@ -158,7 +158,7 @@ def safe_url(url: str) -> str:
 
     scheme, separator, rest = url.partition("://")
     userinfo, at, host = rest.rpartition("@")
-    if at and ":" in userinfo and not rest.startswith("/"):
+    if at and ":" in userinfo:
         url = f"{scheme}{separator}{userinfo.partition(':')[0]}:{REDACTED}@{host}"
     return redact(url)
 

@@ -218,7 +218,7 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     assert redact(once) == once
 
 
-@pytest.mark.parametrize("where", [0, 28_600, 32_000, 32_700, 100_000, 167_240, 171_300, 199_000])
+@pytest.mark.parametrize("end", ["head", "tail"])
 @pytest.mark.parametrize(
     "form",
     [
@@ -231,13 +231,15 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     ],
     ids=range(6),
 )
-def test_a_long_text_is_cut_without_leaving_half_a_secret(where: int, form: str) -> None:
-    """The middle goes, and with it whatever the cut went through."""
-    secret = CANARY * 20
+def test_a_long_text_is_cut_without_leaving_half_a_secret(form: str, end: str) -> None:
+    """Wherever the cut goes through it: what is left of a secret has lost the name that gave it away."""
+    secret = CANARY * 10
+    hidden = " " + form.format(secret, secret) + " "
     filler = "word " * 40_000
-    text = filler[:where] + " " + form.format(secret, secret) + " " + filler[where:]
-    for shift in (0, 111, 222):
-        redacted = redact("x" * shift + text)
+    half = LONGEST_INPUT // 2
+    for inside in range(-80, len(hidden) + 80, 23):
+        near, far = filler[: half - inside], filler
+        redacted = redact(near + hidden + far if end == "head" else far + hidden + near)
         assert "canary" not in redacted
         assert "hunter2" not in redacted
         assert "characters cut" in redacted

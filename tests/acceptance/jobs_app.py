@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from onward import JobContext, Onward, RetryPolicy, define_job
+from onward import JobContext, Onward, define_job
 
 HOME = os.environ["ACCEPTANCE_HOME"]
 EFFECTS = os.path.join(HOME, "effects.log")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from onward import Onward
-from onward.drivers import connect
 from onward.clock import SystemClock
 from onward.driver import JobFilter
+from onward.drivers import connect
 
 ROOT = Path(__file__).parents[2]
 

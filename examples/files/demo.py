@@ -63,7 +63,7 @@ def main() -> int:
         return 2
     from examples.files.demo_app import Note, app, poison
     from examples.files.models import Models
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
 
     if waiting := app.store.count(JobFilter()):
         print(f"{app.store.url} holds {waiting} jobs already: name an empty store in DEMO_URL")
@@ -206,7 +206,7 @@ def kill_one_worker() -> int:
 
 def wait_until_quiet(count: Callable[[Any], int]) -> None:
     """Wait until nothing is queued, running or retrying."""
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
     from onward.status import LIVE
 
     wait_for(lambda: not count(JobFilter(statuses=tuple(LIVE))), "jobs are still waiting")
@@ -226,7 +226,7 @@ def wait_for(is_so: Callable[[], bool], complaint: str) -> None:
 
 def all_jobs(find: Callable[..., list[Job]]) -> list[Job]:
     """Every job of the store."""
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
 
     jobs: list[Job] = []
     while page := find(JobFilter(), limit=200, before=jobs[-1].id if jobs else None):
@@ -237,7 +237,7 @@ def all_jobs(find: Callable[..., list[Job]]) -> list[Job]:
 def compare(jobs: list[Job], records: list[dict[str, str]], falsify: bool) -> bool:
     """Compare how jobs ended with how they should have ended, by two independent counts of the store."""
     from examples.files.demo_app import app
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
     from onward.status import Status
 
     expected = Counter(EXPECTED_ENDS)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from onward.app import JobHandle, Onward
     from onward.context import JobContext
     from onward.definition import JobDefinition, define_job, job
-    from onward.driver import Retention
     from onward.errors import (
         DuplicateJob,
         DurabilityWarning,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         TransientJobError,
     )
     from onward.events import Event
+    from onward.inspection import Retention
     from onward.jobs import Job
     from onward.outcome import Cancel, Release, Snooze
     from onward.retry import RetryPolicy
@@ -74,7 +74,7 @@ _MODULES = {
     "app": ("JobHandle", "Onward"),
     "context": ("JobContext",),
     "definition": ("JobDefinition", "define_job", "job"),
-    "driver": ("Retention",),
+    "inspection": ("Retention",),
     "events": ("Event",),
     "jobs": ("Job",),
     "outcome": ("Cancel", "Release", "Snooze"),

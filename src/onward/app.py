@@ -10,17 +10,20 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from onward.clock import Clock, SystemClock
-from onward.definition import Duration, JobDefinition, Registry
-from onward.driver import JobFilter, Retention, Store
+from onward.definition import Duration, JobDefinition
+from onward.driver import Store
 from onward.drivers import connect
-from onward.errors import UnknownJobType
+from onward.errors import InvalidDefinition, UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
+from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
-from onward.payload import check_size
 from onward.reconciler import Reconciler
+from onward.registry import Registry
 from onward.settings import find_url
+from onward.spelling import did_you_mean
 from onward.status import Status
+from onward.worker_options import WorkerOptions
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker
@@ -53,9 +56,11 @@ class Onward:
 
     ``url`` is ``sqlite:///file.db``, ``sqlite:////absolute/file.db`` or ``memory://``; left out, it comes from ``ONWARD_URL`` or the
     settings file. ``jobs`` are what ``define_job`` returned. ``services`` is handed to handlers as ``ctx.services``.
-    ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once. ``reconcile`` are checks
-    that ``onward reconcile`` and every worker start run. ``subscribers`` are called with each ``Event``.
-    Nothing is opened before the first use.
+    ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once. ``retention`` says how
+    long finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker
+    start run. ``subscribers`` are called with each ``Event``. ``clock`` tells the store what time it is; a test gives one that it
+    moves. ``store`` is a store that was made already, in place of ``url``, ``strict`` and ``clock``, which belong to its making.
+    Nothing is opened before the first use. Raises ``InvalidDefinition`` or ``InvalidSetting``.
     """
 
     def __init__(
@@ -71,6 +76,10 @@ class Onward:
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
+        if store is not None and (url is not None or strict or clock is not None):
+            raise InvalidDefinition(
+                "a store= that was made already has its url, clock and strict: give those when it is made, or leave it out"
+            )
         self.definitions = Registry(jobs)
         self.store: Store = store or connect(url or find_url(), clock=clock or SystemClock(), strict=strict)
         self.services = services
@@ -106,7 +115,7 @@ class Onward:
         if within is not None:
             (accepted,) = self.store.within(within).enqueue([request])
         else:
-            self._warn_of_running_loop()
+            self._warn_of_running_loop("enqueue")
             (accepted,) = self._commits.enqueue([request])
         return self._accepted(request, accepted, committed=within is None)
 
@@ -129,15 +138,33 @@ class Onward:
             (accepted,) = await self._commits.enqueue_awaited([request])
         return self._accepted(request, accepted, committed=within is None)
 
-    def enqueue_in(self, definition: JobDefinition[P], payload: P, delay: Duration, /, **options: Unpack[EnqueueOptions]) -> JobHandle:
+    def enqueue_in(
+        self, definition: JobDefinition[P], payload: P, delay: Duration, /, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
         """``enqueue(..., delay=delay)`` by name."""
         options["delay"] = delay
-        return self.enqueue(definition, payload, **options)
+        return self.enqueue(definition, payload, within=within, **options)
 
-    def enqueue_at(self, definition: JobDefinition[P], payload: P, at: datetime | str, /, **options: Unpack[EnqueueOptions]) -> JobHandle:
+    def enqueue_at(
+        self, definition: JobDefinition[P], payload: P, at: datetime | str, /, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
         """``enqueue(..., at=at)`` by name."""
         options["at"] = at
-        return self.enqueue(definition, payload, **options)
+        return self.enqueue(definition, payload, within=within, **options)
+
+    async def aenqueue_in(
+        self, definition: JobDefinition[P], payload: P, delay: Duration, /, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
+        """``enqueue_in`` for code on an event loop."""
+        options["delay"] = delay
+        return await self.aenqueue(definition, payload, within=within, **options)
+
+    async def aenqueue_at(
+        self, definition: JobDefinition[P], payload: P, at: datetime | str, /, *, within: Any = None, **options: Unpack[EnqueueOptions]
+    ) -> JobHandle:
+        """``enqueue_at`` for code on an event loop."""
+        options["at"] = at
+        return await self.aenqueue(definition, payload, within=within, **options)
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, within: Any = None) -> list[JobHandle]:
         """Accept many jobs in one commit, all or none: ``app.enqueue_many([welcome.new_job(Welcome("42"), delay="5m"), ...])``.
@@ -150,6 +177,7 @@ class Onward:
         if within is not None:
             accepted = self.store.within(within).enqueue(requests)
         else:
+            self._warn_of_running_loop("enqueue_many")
             accepted = self._commits.enqueue(requests)
         return [self._accepted(request, one, committed=within is None) for request, one in zip(requests, accepted, strict=True)]
 
@@ -190,7 +218,7 @@ class Onward:
     ) -> list[Job]:
         """Read jobs, newest first; ``before`` is the last id of the page before."""
         where = JobFilter(
-            statuses=() if status is None else (Status(status),),
+            statuses=() if status is None else (_read_status(status),),
             types=() if definition is None else (definition.name, *definition.aliases),
             queues=() if queue is None else (queue,),
             key=key,
@@ -220,12 +248,15 @@ class Onward:
 
     # -- run ---------------------------------------------------------------------------------------------------------
 
-    def worker(self, **options: Any) -> Worker:
-        """A worker in this process; ``options`` are those of ``onward.worker.worker.Worker``.
+    def worker(self, **options: Unpack[WorkerOptions]) -> Worker:
+        """A worker in this process; what each of the ``options`` means stands at ``onward.worker.worker.Worker``.
 
         It installs no signal handlers and has no supervisor: a handler that holds the GIL can outlive its grace, which the
-        command-line worker prevents.
+        command-line worker prevents. Raises ``InvalidDefinition`` for an option that it does not have.
         """
+        for option in options:
+            if option not in WorkerOptions.__annotations__:
+                raise InvalidDefinition(f"a worker has no option {option!r}{did_you_mean(option, WorkerOptions.__annotations__)}")
         from onward.worker.worker import Worker
 
         return Worker(
@@ -255,9 +286,10 @@ class Onward:
         return self._checked(definition.new_job(payload, **options))
 
     def _checked(self, job: NewJob) -> NewJob:
+        if not isinstance(job, NewJob):
+            raise InvalidDefinition(f"enqueue_many takes what definition.new_job(payload) made, not {job!r:.100}")
         if job.type not in self.definitions:
             raise UnknownJobType(f"{job.type!r} is not a job of this application: add it to Onward(jobs=[...])")
-        check_size(job.payload, self.store.capabilities.payload_limit)
         return job
 
     def _accepted(self, request: NewJob, accepted: Accepted, *, committed: bool) -> JobHandle:
@@ -275,9 +307,16 @@ class Onward:
             )
         return JobHandle(self, accepted)
 
-    def _warn_of_running_loop(self) -> None:
+    def _warn_of_running_loop(self, verb: str) -> None:
         asyncio = sys.modules.get("asyncio")
         if asyncio is None or self._warned_of_loop or asyncio._get_running_loop() is None:
             return
         self._warned_of_loop = True
-        logger.warning("enqueue() blocks the running event loop until the commit: use 'await app.aenqueue(...)' there")
+        logger.warning("%s() blocks the running event loop until the commit: use 'await app.a%s(...)' there", verb, verb)
+
+
+def _read_status(status: str) -> Status:
+    try:
+        return Status(status)
+    except ValueError:
+        raise InvalidDefinition(f"there is no status {status!r}{did_you_mean(str(status), [one.value for one in Status])}") from None

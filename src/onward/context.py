@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 logger = logging.getLogger("onward.job")
+COMPLETED_ALREADY = "this run is completed already by its first transaction: do all of it in one transaction, or enqueue a child"
 # Few handlers wait, and an event costs more than all the rest of a context.
 _making_events = threading.Lock()
 
@@ -38,6 +39,10 @@ class Transactions(Protocol):
 
     def join_async(self, context: JobContext, connection: Any) -> AbstractAsyncContextManager[Any]:
         """The same on a connection whose calls are awaited."""
+        ...
+
+    def has_completed(self, context: JobContext) -> bool:
+        """Whether the store has the job as completed by this run."""
         ...
 
 
@@ -60,6 +65,8 @@ class JobContext:
         """JSON text of the last ``progress``."""
         self.completed_in_transaction = False
         """True after a transaction of ours has committed the completion: nothing is left to settle."""
+        self.may_be_completed = False
+        """True once a completion was written whose commit is the caller's, or not answered yet: only the store knows then."""
         self._transactions = transactions
         self._children_before_transaction: int | None = None
         self._children_are_stored = False
@@ -147,11 +154,16 @@ class JobContext:
 
         ``with ctx.transaction() as connection:`` opens the store's own transaction (sync handlers). With a connection that the
         application holds (``with``, or ``async with`` for an async one) everything joins the caller's transaction, which the
-        handler then commits. Raises ``LeaseLost`` before anything is written. On SQLite a bare transaction holds the only write
-        lock; after 5 seconds it is rolled back with ``TransactionTooLong``.
+        handler then commits. Raises ``LeaseLost`` before anything is written.
+
+        One a run: the first one that commits completes the job, so another raises ``OnwardError``; after a rollback it may be tried
+        again. A bare transaction may last 5 seconds on any store, since on SQLite it holds the only write lock; then it is rolled back
+        with ``TransactionTooLong``. An error behind it leaves the job completed; it is logged and reported with the completion.
         """
         if self._transactions is None:
             raise OnwardError("this context has no store: run the handler through a worker or onward.testing.drain")
+        if self.completed_in_transaction:
+            raise OnwardError(COMPLETED_ALREADY)
         if connection is None:
             return self._transactions.begin(self)
         if hasattr(type(connection), "__aenter__"):
@@ -172,6 +184,12 @@ class JobContext:
             del self.children[self._children_before_transaction :]
             raise
         self._children_are_stored = True
+
+    def is_completed(self) -> bool:
+        """Say whether a transaction of this run has completed the job. Asks the store only where nobody else can know."""
+        if self.completed_in_transaction:
+            return True
+        return self.may_be_completed and self._transactions is not None and self._transactions.has_completed(self)
 
     def ask_to_stop(self) -> None:
         """Make ``should_stop`` true. Called by the worker."""

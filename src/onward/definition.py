@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypedDict, TypeVar, overload
 
 from onward.durations import parse_duration, parse_moment
-from onward.errors import InvalidDefinition, InvalidTime, UnknownJobType
+from onward.errors import InvalidDefinition, InvalidTime
 from onward.ids import is_id, new_id
-from onward.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY, NewJob, OnDuplicate, Scope
+from onward.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY, EnqueueOptions, NewJob, OnDuplicate, Scope
 from onward.payload import Codec, encode_metadata, payload_hash
 from onward.retry import RetryPolicy
+from onward.signature import is_async, read_signature
+from onward.spelling import did_you_mean
 from onward.unique import check_key, read_on_duplicate, read_scope
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ KeyRule: TypeAlias = Callable[[P], str] | Literal["payload"] | None
 """How the key is made: from the payload by a function, or from the payload's canonical hash."""
 
 LONGEST_LEASE = timedelta(days=1)
+_NOT_BUILT = ("breaker", "concurrency_key", "serial_key")
 _OF_THE_POLICY = frozenset(RetryPolicy.__init__.__kwdefaults__ or ()) | {"max_attempts"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}", re.ASCII)
 
@@ -44,16 +46,25 @@ class Rules(TypedDict, Generic[P], total=False):
     key: KeyRule[P]
     scope: Scope | str
     on_duplicate: OnDuplicate
-    breaker: str | None
-    concurrency_key: Callable[[P], str] | str | None
-    serial_key: Callable[[P], str] | str | None
     isolated: bool
     history: Literal["failures", "all"]
     aliases: Iterable[str]
 
 
 class JobDefinition(Generic[P]):
-    """What ``define_job`` returns: the type of a job, its handler and its rules. Callable like its handler."""
+    """What ``define_job`` returns: the type of a job, its handler and its rules. Callable like its handler.
+
+    Durations are a ``timedelta``, seconds, or text such as ``"5m"``.
+
+    ``payload`` is the payload's type where the handler's annotation does not say it. ``queue`` and ``priority`` (-100 to 100, higher
+    first) say where its jobs wait, ``retry`` how often and how late a failed one runs again. ``lease`` (1 s to 1 day) is how long a
+    claim holds without a heartbeat; ``timeout`` how long a run may take, None for ever; ``expires`` how long after it is due a job
+    is still worth running. ``key`` makes a job unique among its owner and type: a function of the payload, or ``"payload"``. It is
+    held for ``scope``: ``"active"`` while the job is live, a window such as ``"24h"``, or ``"forever"``; ``on_duplicate`` says what
+    another enqueue gets: ``"return"`` the holder, ``"same"`` the holder or ``KeyReused`` if the payload differs, ``"raise"``
+    ``DuplicateJob``. ``isolated`` runs the job with no neighbour in its process. ``history`` keeps the attempts that did not complete
+    (``"failures"``), or ``"all"``. ``aliases`` are names under which older jobs are stored; they run here as well.
+    """
 
     def __init__(
         self,
@@ -70,9 +81,6 @@ class JobDefinition(Generic[P]):
         key: KeyRule[P] = None,
         scope: Scope | str = "active",
         on_duplicate: OnDuplicate = "return",
-        breaker: str | None = None,
-        concurrency_key: Callable[[P], str] | str | None = None,
-        serial_key: Callable[[P], str] | str | None = None,
         isolated: bool = False,
         history: Literal["failures", "all"] = "failures",
         aliases: Iterable[str] = (),
@@ -82,8 +90,8 @@ class JobDefinition(Generic[P]):
         if not callable(handler):
             raise InvalidDefinition(f"the handler of {name} is not callable: {handler!r}")
         self.handler = handler
-        self.is_async = _is_async(handler)
-        self.arguments, found = _read_signature(name, handler, payload)
+        self.is_async = is_async(handler)
+        self.arguments, found = read_signature(name, handler, payload)
         self.payload_type: Any = found
         self.codec: Codec[P] = Codec(found)
         self.queue = check_name("queue", queue)
@@ -96,9 +104,6 @@ class JobDefinition(Generic[P]):
                 f"key of {name} must be a function of the payload or 'payload', not {key!r}; a fixed key is given at enqueue"
             )
         self.key = key
-        self.breaker = breaker
-        self.concurrency_key = concurrency_key
-        self.serial_key = serial_key
         self.isolated = isolated
         if history not in ("failures", "all"):
             raise InvalidDefinition(f"history of {name} must be 'failures' or 'all', not {history!r}")
@@ -139,11 +144,16 @@ class JobDefinition(Generic[P]):
         queue: str | None = None,
         expires: Duration | None = None,
         metadata: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> NewJob:
         """Check everything that can be checked without a store, and say what is asked for.
 
         Raises ``InvalidPayload``, ``InvalidTime`` or ``InvalidDefinition``; nothing has been stored then.
         """
+        for option in unknown:
+            raise InvalidDefinition(
+                f"{self.name}: there is no option {option!r} at an enqueue{did_you_mean(option, EnqueueOptions.__annotations__)}"
+            )
         if delay is not None and at is not None:
             raise InvalidTime("give delay= or at=, not both")
         if id is not None and not is_id(id):
@@ -167,9 +177,6 @@ class JobDefinition(Generic[P]):
             key=self._key(payload, digest) if key is None else check_key(key),
             scope=self.scope if scope is None else read_scope(scope),
             on_duplicate=self.on_duplicate if on_duplicate is None else read_on_duplicate(on_duplicate),
-            concurrency_key=_shared("concurrency_key", self.concurrency_key, payload),
-            serial_key=_shared("serial_key", self.serial_key, payload),
-            breaker=self.breaker,
             owner=owner,
             metadata=encode_metadata(metadata or {}),
         )
@@ -228,55 +235,10 @@ def _refuse_unknown(rules: Mapping[str, object]) -> None:
     for rule in rules:
         if rule in _OF_THE_POLICY:
             raise InvalidDefinition(f"unknown rule {rule!r}: it belongs to retry=RetryPolicy({rule}=...)")
+        if rule in _NOT_BUILT:
+            raise InvalidDefinition(f"the rule {rule!r} is not built yet: leave it out")
         if rule not in Rules.__annotations__:
-            from difflib import get_close_matches
-
-            close = get_close_matches(rule, Rules.__annotations__, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(Rules.__annotations__)}"
-            raise InvalidDefinition(f"unknown rule {rule!r}: {hint}")
-
-
-class Registry:
-    """The definitions of one application, by name and by alias."""
-
-    def __init__(self, definitions: Iterable[JobDefinition[Any]] = ()) -> None:
-        self._by_name: dict[str, JobDefinition[Any]] = {}
-        self._definitions: list[JobDefinition[Any]] = []
-        for definition in definitions:
-            self.add(definition)
-
-    def add(self, definition: JobDefinition[Any]) -> None:
-        """Add a definition. Raises ``InvalidDefinition`` when its name or an alias is taken by another."""
-        if not isinstance(definition, JobDefinition):
-            raise InvalidDefinition(f"{definition!r} is not a job: make one with define_job(name, handler)")
-        if definition in self._definitions:
-            return
-        names = (definition.name, *definition.aliases)
-        for name in names:
-            if name in self._by_name or names.count(name) > 1:
-                raise InvalidDefinition(f"two jobs are called {name!r}: a name or alias belongs to one definition")
-        self._by_name.update(dict.fromkeys(names, definition))
-        self._definitions.append(definition)
-
-    def __getitem__(self, name: str) -> JobDefinition[Any]:
-        try:
-            return self._by_name[name]
-        except KeyError:
-            known = ", ".join(sorted(self._by_name)) or "none"
-            raise UnknownJobType(f"no job is called {name!r}; known are: {known}") from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
-
-    def __iter__(self) -> Iterator[JobDefinition[Any]]:
-        return iter(self._definitions)
-
-    def __len__(self) -> int:
-        return len(self._definitions)
-
-    def leases(self) -> dict[str, timedelta]:
-        """Every name that can be run here, aliases included, with its lease: what a worker tells the store that it knows."""
-        return {name: definition.lease for name, definition in self._by_name.items()}
+            raise InvalidDefinition(f"unknown rule {rule!r}{did_you_mean(rule, Rules.__annotations__)}")
 
 
 def check_name(what: str, name: str) -> str:
@@ -295,49 +257,8 @@ def check_priority(priority: int) -> int:
     return priority
 
 
-def _shared(what: str, rule: Callable[[P], str] | str | None, payload: P) -> str | None:
-    if rule is None:
-        return None
-    key = rule(payload) if callable(rule) else rule
-    if not isinstance(key, str) or not 1 <= len(key) <= 255 or not key.isprintable():
-        raise InvalidDefinition(f"a {what} is text of 1 to 255 printable characters, not {key!r:.300}")
-    return key
-
-
 def _storable(moment: datetime) -> datetime:
     # Far enough inside year 1 to 9999 that back-off and expiry can be added in every store.
     if not 1970 <= moment.year <= 9000:
         raise InvalidTime(f"{moment.isoformat()} is out of range: a job is due between the years 1970 and 9000")
     return moment
-
-
-def _is_async(handler: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
-
-
-def _read_signature(name: str, handler: Callable[..., Any], payload: type[Any] | None) -> tuple[int, Any]:
-    """Say how many arguments the handler takes, and of which type its payload is."""
-    try:
-        parameters = [
-            one
-            for one in inspect.signature(handler).parameters.values()
-            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty
-        ]
-    except (TypeError, ValueError):
-        raise InvalidDefinition(f"the arguments of the handler of {name} cannot be read: wrap it in a function") from None
-    if len(parameters) > 2:
-        raise InvalidDefinition(
-            f"the handler of {name} takes {len(parameters)} arguments: it may take payload and ctx, payload, or nothing"
-        )
-    if not parameters:
-        return 0, type(None) if payload is None else payload
-    if payload is not None:
-        return len(parameters), payload
-    first = parameters[0]
-    if first.annotation is first.empty:
-        raise InvalidDefinition(f"the payload of {name} has no type: annotate {first.name!r} in its handler, or pass payload=")
-    target = handler if inspect.isroutine(handler) else type(handler).__call__
-    try:
-        return len(parameters), get_type_hints(target)[first.name]
-    except (NameError, TypeError, KeyError) as error:
-        raise InvalidDefinition(f"the payload type {first.annotation!r} of {name} cannot be resolved ({error}): pass payload=") from None

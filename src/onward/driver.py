@@ -10,19 +10,17 @@ says so. A backend raises only errors of ``onward.errors``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias
+from datetime import timedelta
+from typing import Any
 
 from msgspec import Struct
 
 from onward.clock import Clock
+from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
-from onward.outcome import Outcome
-from onward.status import Status
-
-TYPES_BLOCKED_PER_TURN = 1000
+from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -41,128 +39,6 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """True when ``wait`` returns early on an enqueue by another process."""
     tells_time: bool = False
     """True when the backend's own clock makes the instants, so that hosts may disagree."""
-
-
-class Claim(Struct, frozen=True):
-    """The proof that a run is ours: the job as claimed, whose ``fence`` and ``lease_owner`` every later statement names."""
-
-    job: Job
-    lease: timedelta
-    """How long each renewal lasts."""
-
-    @property
-    def id(self) -> str:
-        return self.job.id
-
-    @property
-    def fence(self) -> int:
-        return self.job.fence
-
-
-class Settlement(Struct, frozen=True, kw_only=True):
-    """How one claim ended and what is committed with it."""
-
-    claim: Claim
-    outcome: Outcome
-    children: tuple[NewJob, ...] = ()
-    """Enqueued in the same commit, and only if the outcome is ``Completed``."""
-    progress: str | None = None
-    processed: int = 0
-    failed: int = 0
-    keeps_history: bool = False
-    """Write an attempt also for a success. Every other ending is always written."""
-
-
-class Demand(Struct, frozen=True, kw_only=True):
-    """What a worker can take on."""
-
-    lease_owner: str
-    slots: int
-    types: Mapping[str, timedelta]
-    """The job types it knows, and the lease of each. A due job of another type gets ``blocked_by = 'type'`` and spends no try."""
-    queues: tuple[str, ...] = ()
-    """The queues it serves; empty means every queue."""
-
-
-class Turn(Struct, frozen=True, kw_only=True):
-    """What one turn did."""
-
-    settled: tuple[Settlement, ...] = ()
-    """Settlements that hold now, those included that an earlier try of the same turn had stored before its answer was lost."""
-    lost: tuple[Settlement, ...] = ()
-    """Settlements refused because the claim was not the newest any more, or the row is gone. Nothing of them was stored."""
-    claims: tuple[Claim, ...] = ()
-    """In the order to run them: priority, scheduled_at, id."""
-    expired: tuple[str, ...] = ()
-    """Ids of due jobs that were past ``expires_at`` and ended cancelled."""
-    next_due: timedelta | None = None
-    """When the next job of these queues is due; zero when more is due already; None when nothing waits."""
-
-
-class Extension(Struct, frozen=True):
-    """Ask to renew one claim's lease, and store how far the handler has come."""
-
-    claim: Claim
-    progress: str | None = None
-
-
-class Extended(Struct, frozen=True):
-    """The answer to a heartbeat, as job ids."""
-
-    lost: frozenset[str] = frozenset()
-    """Claims that are not ours any more."""
-    cancel_requested: frozenset[str] = frozenset()
-    """Claims that a person asked to cancel."""
-
-
-class Swept(Struct, frozen=True, kw_only=True):
-    """What a sweep, or the recovery of a dead process, changed. Jobs as they are afterwards."""
-
-    requeued: tuple[Job, ...] = ()
-    dead_lettered: tuple[Job, ...] = ()
-    expired: tuple[str, ...] = ()
-    unblocked: int = 0
-
-
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long final jobs are kept after they finished. None keeps them until a person deletes them."""
-
-    completed: timedelta | None = timedelta(days=7)
-    cancelled: timedelta | None = timedelta(days=7)
-    dead_letter: timedelta | None = None
-
-
-class JobFilter(Struct, frozen=True, kw_only=True):
-    """Which jobs. Every field narrows; an empty one does not."""
-
-    statuses: tuple[Status, ...] = ()
-    types: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
-    key: str | None = None
-    owner: str | None = None
-    """Only jobs of this owner. None sees all."""
-    finished_after: datetime | None = None
-
-
-Question: TypeAlias = Literal["outstanding", "failed", "stuck", "durations", "duplicates", "last-hour"]
-QUESTIONS: tuple[Question, ...] = ("outstanding", "failed", "stuck", "durations", "duplicates", "last-hour")
-
-
-class Answer(Struct, frozen=True):
-    """The answer to one of the six standing questions, as a table."""
-
-    question: Question
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | int | float | None, ...], ...]
-
-
-class Finding(Struct, frozen=True):
-    """One thing that ``onward doctor`` looked at."""
-
-    name: str
-    level: Literal["ok", "warning", "error"]
-    text: str
 
 
 class Driver(ABC):
@@ -223,9 +99,9 @@ class Driver(ABC):
         """End ``wait`` in this process; when nobody waits, the next one. Safe from any thread and from a signal handler."""
 
     @property
+    @abstractmethod
     def inside_transaction(self) -> bool:
         """True while the calling thread is inside a ``transaction`` of this store, so that its other verbs could only wait for it."""
-        return False
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
         """Accept these jobs, all or none, in one commit. Raises as ``enqueue_each`` does, and what refused them."""
@@ -360,6 +236,10 @@ class Store(Driver):
         """The jobs in progress under this owner: after an unknown commit, claims may be held that nobody was told of."""
 
     @abstractmethod
+    def cancel_requested(self, lease_owner: str) -> frozenset[str]:
+        """The ids of this owner's running jobs that a person asked to cancel. Cheap: asked at every poll."""
+
+    @abstractmethod
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
 
@@ -367,16 +247,13 @@ class Store(Driver):
         """
 
     @abstractmethod
-    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
+    def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
         """Answer one of the six standing questions."""
 
     @abstractmethod
-    def question_sql(self, question: Question) -> str:
+    def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
         """The query behind ``answer``, to paste into the database's own shell."""
 
     @abstractmethod
     def examine(self) -> list[Finding]:
         """What ``onward doctor`` says about the store: version, settings that weaken promises, schema, size."""
-
-
-StoreFactory: TypeAlias = Callable[[], Store]

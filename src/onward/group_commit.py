@@ -64,11 +64,7 @@ class GroupCommit:
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
         """Accept these jobs, all or none. Blocks until they are committed, or raises what refused them."""
         self._check_process()
-        if self._driver.inside_transaction:
-            raise TransactionOpen(
-                "this thread is inside a transaction of the same store, so the job would wait for itself: "
-                "pass within=connection, or in a handler use ctx.enqueue"
-            )
+        self._check_not_inside()
         request = _Request(jobs)
         with self._gate:
             self._waiting.append(request)
@@ -89,6 +85,7 @@ class GroupCommit:
         from asyncio import get_running_loop
 
         self._check_process()
+        self._check_not_inside()
         loop = get_running_loop()
         request = _Request(jobs, loop, loop.create_future())
         assert request.future is not None
@@ -152,6 +149,13 @@ class GroupCommit:
             for request in batch:
                 request.answer = _unknown("the thread that committed for this one was interrupted", request)
             raise
+
+    def _check_not_inside(self) -> None:
+        if self._driver.inside_transaction:
+            raise TransactionOpen(
+                "this thread is inside a transaction of the same store, so the job would wait for itself: "
+                "pass within=connection, or in a handler use ctx.enqueue"
+            )
 
     def _check_process(self) -> None:
         # After a fork the parent's threads are gone and its locks may be held for ever.

@@ -11,6 +11,8 @@ from msgspec import Struct
 from onward.status import Status
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+LONGEST_LEASE = timedelta(days=1)
+"""A lease that ends further ahead than this was given before the clock went back."""
 
 # How long a key stays taken: while its job is live, for a window from the enqueue on, or for ever.
 Scope: TypeAlias = timedelta | Literal["active", "forever"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from random import Random
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
@@ -23,6 +23,10 @@ from onward.status import Status, Verb
 MOST_RELEASES = 20
 MOST_SNOOZES = 1000
 EXPIRED = "expired"
+STOPPED = "cancelled while it ran"
+LEASE_RAN_OUT = "lease lost: the worker {owner} stopped renewing it"
+PROCESS_DIED = "worker lost: the process {owner} died while it ran"
+UNSTORABLE = "result could not be stored: it contains a lone surrogate"
 
 
 # -- what a handler may return to say how its run ended --------------------------------------------------------------
@@ -64,10 +68,11 @@ class Completed(Struct, frozen=True):
 
 
 class Retried(Struct, frozen=True):
-    """The try failed and another one is left, ``delay`` from now."""
+    """The try failed and another one is left, ``delay`` from now; ``isolated`` asks that it runs without neighbours."""
 
     delay: timedelta
     error: str
+    isolated: bool = False
     verb: ClassVar[Verb] = Verb.RETRY
     status: ClassVar[Status] = Status.RETRYING
     name: ClassVar[str] = "retried"
@@ -133,7 +138,7 @@ def decide(job: Job, ending: object, policy: RetryPolicy, now: datetime, chance:
 
 def _release(job: Job) -> Outcome:
     if job.cancel_requested_at is not None:
-        return Cancelled("cancelled while it ran")
+        return Cancelled(STOPPED)
     if job.releases + 1 < MOST_RELEASES:
         return Released()
     error = f"given back {job.releases + 1} times by stopping workers: it takes longer than their grace"
@@ -142,7 +147,7 @@ def _release(job: Job) -> Outcome:
 
 def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime, chance: Random) -> Outcome:
     if job.cancel_requested_at is not None:
-        return Cancelled("cancelled while it ran")
+        return Cancelled(STOPPED)
     text = describe_error(error)
     if not policy.allows_another_try(error, job.attempts, job.max_attempts):
         return DeadLettered(text)
@@ -161,6 +166,100 @@ def _completion(returned: object) -> Outcome:
     except InvalidPayload as error:
         # The work is done; running it again because its result has no JSON form would do it twice.
         return Completed(error=f"result could not be stored: {error}")
+
+
+# -- what is written of it -------------------------------------------------------------------------------------------
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """What the end of a claim writes into the job's row and its history, the same in every store."""
+
+    status: Status
+    attempts: int
+    lost_leases: int
+    releases: int
+    snoozes: int
+    isolated: bool
+    error: str | None
+    result: str | None = None
+    delay: timedelta | None = None
+    """How long from now the job is due again; None leaves ``scheduled_at`` as it is."""
+    name: str
+    """``outcome`` of the row in the history."""
+    reason: str | None
+    """``error`` of the row in the history: what this attempt has to say, where the job's own may be older."""
+
+
+def end_settled(job: Job, outcome: Outcome, *, is_cancel_requested: bool) -> Ending:
+    """Say what a settlement writes. ``job`` is as claimed: while the fence is the same, nothing else changes what is counted here.
+
+    A job that a person asked to cancel ends cancelled unless this run was its last anyhow, and the try counts as it stands: the request
+    may have come after the handler's last look, so that only the store can honour it.
+    """
+    if is_cancel_requested and not outcome.status.is_final:
+        outcome = Cancelled(STOPPED)
+    match outcome:
+        case Completed(result, error):
+            if result is not None and not _has_form(result):
+                result, error = None, UNSTORABLE
+            return _ending(job, outcome, reason=error, result=result)
+        case Retried(delay, error, isolated):
+            return _ending(job, outcome, reason=error, isolated=job.isolated or isolated, delay=delay)
+        case Snoozed(delay):
+            return _ending(job, outcome, error=job.error, attempts=max(job.attempts - 1, 0), snoozes=job.snoozes + 1, delay=delay)
+        case Released():
+            return _ending(job, outcome, error=job.error, attempts=max(job.attempts - 1, 0), releases=job.releases + 1)
+        case Cancelled(reason) | DeadLettered(reason):
+            return _ending(job, outcome, reason=reason)
+
+
+def end_lost(job: Job, why: str) -> Ending:
+    """Say what is written for a claim whose lease ran out or whose process died. ``why`` is ``LEASE_RAN_OUT`` or ``PROCESS_DIED``."""
+    reason = why.format(owner=job.lease_owner)
+    status, error = (lose(job), reason) if job.cancel_requested_at is None else (Status.CANCELLED, STOPPED)
+    return Ending(
+        status=status,
+        attempts=attempts_after_loss(job),
+        lost_leases=job.lost_leases + 1,
+        releases=job.releases,
+        snoozes=job.snoozes,
+        isolated=job.isolated,
+        error=error,
+        name="lost",
+        reason=reason,
+    )
+
+
+def is_stored(row: Job, job: Job, outcome: Outcome) -> bool:
+    """Say whether ``row`` shows what this settlement writes: then an earlier try of the same turn was stored, and its answer was lost.
+
+    ``job`` is as claimed. A sweep leaves a job queued under the same fence, as a release does; what they count tells them apart.
+    """
+    ending = end_settled(job, outcome, is_cancel_requested=row.cancel_requested_at is not None)
+    written = (ending.status, ending.attempts, ending.lost_leases, ending.releases, ending.snoozes, ending.error)
+    return (job.fence, *written) == (row.fence, row.status, row.attempts, row.lost_leases, row.releases, row.snoozes, row.error)
+
+
+def storable(text: str) -> str:
+    """Give the text with what some database cannot store written out: lone surrogates, and NUL, at which text functions may end."""
+    return (text if _has_form(text) else text.encode("utf-8", "backslashreplace").decode()).replace("\0", "\\x00")
+
+
+def _ending(job: Job, outcome: Outcome, *, reason: str | None = None, **changed: Any) -> Ending:
+    reason = None if reason is None else storable(reason)
+    counts = {"attempts": job.attempts, "lost_leases": job.lost_leases, "releases": job.releases, "snoozes": job.snoozes}
+    fields: dict[str, Any] = {"isolated": job.isolated, "error": reason, **counts, **changed}
+    return Ending(status=outcome.status, name=outcome.name, reason=reason, **fields)
+
+
+def _has_form(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def lose(job: Job) -> Status:

@@ -33,11 +33,9 @@ class Codec(Generic[P]):
         self._decode: Callable[[Any], Any]
         try:
             if _is_pydantic(payload_type):
-                self._encode = _encode_sorted
                 self._decode = _adapter(payload_type).validate_json
             else:
                 _refuse_custom_types(payload_type)
-                self._encode = _encode_sorted
                 self._decode = msgspec.json.Decoder(payload_type, dec_hook=_decode_other).decode
         except InvalidDefinition:
             raise
@@ -51,7 +49,7 @@ class Codec(Generic[P]):
         ``PayloadTooLarge``.
         """
         try:
-            data: bytes = self._encode(value)
+            data = _encode_sorted(value)
         except Exception as error:  # noqa: BLE001 - a value's own code may raise anything
             refuse_because(value, f"it cannot be written as JSON ({type(error).__name__}); expected {_name(self.payload_type)}")
         if len(data) > PAYLOAD_LIMIT:
@@ -80,12 +78,6 @@ class Codec(Generic[P]):
 def payload_hash(text: str) -> str:
     """SHA-256 of the stored bytes, in hex."""
     return sha256(text.encode()).hexdigest()
-
-
-def check_size(text: str, limit: int) -> None:
-    """Raise ``PayloadTooLarge`` when ``text`` is more than ``limit`` bytes of UTF-8."""
-    if len(text) * 4 > limit and (size := len(text.encode())) > limit:
-        raise PayloadTooLarge(size, limit)
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidSetting, InvalidTime
+from onward.spelling import did_you_mean
 
 FILE = "onward.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -131,7 +132,7 @@ class Settings:
     def _take(self, values: Mapping[str, Any], source: str) -> None:
         for name, value in values.items():
             if name not in _KNOWN:
-                raise InvalidSetting(f"{source}: there is no setting {name!r}{_hint(name)}")
+                raise InvalidSetting(f"{source}: there is no setting {name!r}{did_you_mean(name, _KNOWN)}")
             read, _ = _KNOWN[name]
             try:
                 self._settings[name] = Setting(name, read(value), source)
@@ -195,13 +196,6 @@ def _read_file(path: str, table: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidSetting(f"{name}: [{'.'.join(table)}] must be a table")
     return found
-
-
-def _hint(name: str) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.lower().replace("-", "_"), _KNOWN, n=1)
-    return f": did you mean {close[0]!r}?" if close else f"; known are {', '.join(_KNOWN)}"
 
 
 def _read_text(value: Any) -> str:

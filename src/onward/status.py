@@ -95,6 +95,17 @@ LIVE = CLAIMABLE | {IN_PROGRESS}
 FINAL = frozenset(Status) - LIVE
 
 
+def why_not(job_id: str, status: Status, verb: Verb) -> str:
+    """Word the refusal of an arrow that is not in the table."""
+    allowed = " or ".join(known for known, possible in TRANSITIONS if possible is verb)
+    return f"job {job_id} is {status}: '{verb}' is only for a job that is {allowed}"
+
+
+def why_not_deleted(job_id: str) -> str:
+    """Word the refusal to delete a job that runs."""
+    return f"job {job_id} is {IN_PROGRESS} and cannot be deleted: cancel it, and delete it when it has ended"
+
+
 def is_legal(status: Status, verb: Verb) -> bool:
     """Say whether ``verb`` may happen to a job in ``status``."""
     return (status, verb) in TRANSITIONS

@@ -1,6 +1,6 @@
 """Enqueue one key and print the id that came back. Run as a process of its own by the tests.
 
-Arguments: the time shift of the wall clock in seconds, then how often to fork first; each process prints a line.
+Arguments: how many seconds the wall clock steps once the store is open, then how often to fork first. Each process prints one line.
 """
 
 from __future__ import annotations
@@ -8,22 +8,45 @@ from __future__ import annotations
 import os
 import sys
 import time
+from datetime import UTC, datetime, timedelta
 
-shift, forks = int(sys.argv[1]), int(sys.argv[2])
-real_time_ns, real_time = time.time_ns, time.time
-time.time_ns = lambda: real_time_ns() + shift * 1_000_000_000
-time.time = lambda: real_time() + shift
+from onward import Onward, define_job
 
-from tests.acceptance.jobs_app import app, note_job  # noqa: E402  the clock must be shifted before anything reads it
+step, forks = int(sys.argv[1]), int(sys.argv[2])
+shift = 0
 
+
+class SteppingClock:
+    """The machine's clocks, of which the wall clock steps by ``shift``."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=shift)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def note(number: int) -> None: ...
+
+
+real_time_ns = time.time_ns
+time.time_ns = lambda: real_time_ns() + shift * 1_000_000_000  # what ids are made of
+note_job = define_job("note", note, key=str)
+app = Onward(f"sqlite:///{os.environ['ACCEPTANCE_HOME']}/jobs.db", jobs=[note_job], clock=SteppingClock())
+app.store.open()
 if forks:
-    app.enqueue(note_job, 0)  # the parent has used its connection before it forks
+    app.enqueue(note_job, 0)  # the parent has used its connection, its locks and its ids before it forks
 print(f"ready {os.getpid()}", flush=True)
 sys.stdin.readline()
+shift = step
+children = []
 for _ in range(forks):
-    if os.fork() == 0:
+    child = os.fork()
+    if child == 0:
+        children = []
         break
+    children.append(child)
 handle = app.enqueue(note_job, 7)
-sys.stdout.write(f"{handle.id} {handle.is_new}\n")
-sys.stdout.flush()
-os._exit(0) if forks else sys.exit(0)
+os.write(1, f"{handle.id} {handle.is_new}\n".encode())
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+os._exit(max(codes, default=0))

@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 
 from onward.app import Onward
-from onward.driver import Claim, Demand, Settlement
 from onward.outcome import DeadLettered
 from onward.status import Status
+from onward.turn import Claim, Demand, Settlement
 
 Invoke = Callable[..., Result]
 

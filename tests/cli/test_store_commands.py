@@ -14,7 +14,8 @@ from click.testing import Result
 
 from onward.app import Onward
 from onward.cli.stats import TITLES
-from onward.driver import QUESTIONS, Demand
+from onward.inspection import QUESTIONS
+from onward.turn import Demand
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 Invoke = Callable[..., Result]
@@ -113,7 +114,7 @@ def test_doctor_tells_of_types_that_the_application_does_not_know(onward: Run, s
 
 def test_doctor_ends_with_1_on_an_error(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deployments run it before they go on."""
-    from onward.driver import Finding
+    from onward.inspection import Finding
 
     monkeypatch.setattr("onward.cli.doctor._examine", lambda store, app: [Finding("a", "warning", "b"), Finding("c", "error", "d\x1b[1m")])
     assert invoke("migrate").exit_code == 0

@@ -16,7 +16,6 @@ import aiosqlite
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Demand, JobFilter, Settlement
 from onward.drivers.sqlite import within as within_module
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.errors import (
@@ -30,9 +29,11 @@ from onward.errors import (
     StoreError,
     WeakDurability,
 )
+from onward.inspection import JobFilter
 from onward.outcome import Completed
 from onward.status import Status
 from onward.testing.factories import make_new_job
+from onward.turn import Demand, Settlement
 
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)})
 

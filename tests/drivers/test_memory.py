@@ -10,13 +10,13 @@ from datetime import timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Claim, Settlement
 from onward.drivers.memory import MemoryStore
 from onward.errors import LeaseLost, NoTransaction, OnwardError, StoreBusy
 from onward.outcome import Completed
 from onward.status import Status
 from onward.testing.conformance.steps import bring_to, claim_one, enqueue
 from onward.testing.factories import make_new_job
+from onward.turn import Claim, Settlement
 
 
 @pytest.fixture

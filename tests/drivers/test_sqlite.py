@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Demand, JobFilter
 from onward.drivers.sqlite.connection import become_wal
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.drivers.sqlite.examine import has_reset_bug
@@ -24,8 +23,10 @@ from onward.drivers.sqlite.fair_lock import FairLock
 from onward.drivers.sqlite.file_system import file_system_of, find_mount, is_network
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import InvalidSetting, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable
+from onward.inspection import JobFilter
 from onward.status import Status
 from onward.testing.factories import make_new_job
+from onward.turn import Demand
 
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)})
 
@@ -419,7 +420,7 @@ def test_a_forked_child_has_connections_of_its_own(path: Path) -> None:
         import os, threading
         from datetime import timedelta
         from onward.clock import SystemClock
-        from onward.driver import JobFilter
+        from onward.inspection import JobFilter
         from onward.drivers import connect
         from onward.testing.factories import make_new_job
         store = connect("sqlite:///{path}", clock=SystemClock())
@@ -452,7 +453,7 @@ def test_a_child_forked_inside_a_transaction_leaves_it_alone(path: Path) -> None
     code = f"""
         import os
         from onward.clock import SystemClock
-        from onward.driver import JobFilter
+        from onward.inspection import JobFilter
         from onward.drivers import connect
         from onward.errors import NoTransaction, StoreUnavailable
         from onward.testing.factories import make_new_job

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import TYPES_BLOCKED_PER_TURN, Demand, JobFilter, Retention
 from onward.drivers.sql.claim import turn
 from onward.drivers.sql.statements import run
 from onward.drivers.sqlite.driver import SQLiteStore
+from onward.inspection import JobFilter, Retention
 from onward.status import Status
 from onward.testing.factories import make_new_job
+from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
 
 MANY = 100_000
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)}, queues=("default",))

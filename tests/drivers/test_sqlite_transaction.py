@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.errors import TransactionOpen, TransactionTooLong
+from onward.inspection import JobFilter
 from onward.testing.factories import make_new_job
 
 AT_ONCE = timedelta(milliseconds=20)

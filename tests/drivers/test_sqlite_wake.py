@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Demand
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.drivers.sqlite.file_events import watch
 from onward.drivers.sqlite.waker import Waker
 from onward.testing.factories import make_new_job
+from onward.turn import Demand
 
 NOT_AT_ALL, LONG = timedelta(0), timedelta(seconds=60)
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)})

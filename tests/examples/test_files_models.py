@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onward import InvalidPayload
-from onward.driver import Claim, Demand
+from onward.turn import Claim, Demand
 from tests.files.runs import run_claim
 
 THIRTEEN = [

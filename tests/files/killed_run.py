@@ -14,9 +14,9 @@ from typing import Any
 
 from onward.clock import SystemClock
 from onward.context import JobContext
-from onward.definition import Registry
 from onward.drivers import connect
 from onward.files import FileJobs
+from onward.registry import Registry
 from onward.worker.transactions import StoreTransactions
 from tests.files.runs import claim_next
 

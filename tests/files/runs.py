@@ -8,13 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from onward.context import JobContext
-from onward.definition import JobDefinition, Registry
-from onward.driver import Claim, Demand, Settlement, Store
+from onward.definition import JobDefinition
+from onward.driver import Store
 from onward.errors import LeaseLost, OnwardError
 from onward.ids import new_id
 from onward.jobs import Job
 from onward.outcome import Completed, DeadLettered, Released
+from onward.registry import Registry
 from onward.status import Status
+from onward.turn import Claim, Demand, Settlement
 from onward.worker.transactions import StoreTransactions
 
 LEASE = timedelta(seconds=60)

@@ -14,11 +14,11 @@ import pytest
 
 from onward.clock import FakeClock, SystemClock
 from onward.context import JobContext
-from onward.definition import Registry
 from onward.driver import Store
 from onward.drivers import connect
 from onward.errors import LeaseLost
 from onward.files import CreateFile, DeleteFile, FileJobs, find_leftovers
+from onward.registry import Registry
 from onward.status import Status
 from onward.worker.transactions import StoreTransactions
 from tests.files.runs import claim_next, enqueue, run_all, run_claim

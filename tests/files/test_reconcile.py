@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Retention, Store
+from onward.driver import Store
 from onward.drivers import connect
 from onward.files import CreateFile, DeleteFile, FileJobs, reconcile
 from onward.files.temporary import Temporary
 from onward.ids import new_id
+from onward.inspection import JobFilter, Retention
 from onward.jobs import Job
 from tests.files.runs import claim_next, enqueue, run_all, run_claim
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from onward import Cancel, Event, JobContext, Onward, OnwardError, RetryPolicy, Snooze, Status, define_job
-from onward.driver import JobFilter
+from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.testing import FakeClock, adrain, drain, make_new_job, scheduled_jobs
 
@@ -175,11 +175,16 @@ def test_only_the_queues_asked_for_are_drained(app: Onward) -> None:
 
 def test_an_expired_job_is_reported_and_not_run(app: Onward, desk: Desk, clock: FakeClock) -> None:
     """Too late is neither completed nor failed."""
-    handle = app.enqueue(noted, Number(1), delay="10s", expires="10s")
+    heard: list[Event] = []
+    handle = app.enqueue(noted, Number(1), delay="10s", expires="10s", queue="late")
     app.enqueue(noted, Number(2), delay="15s", expires="1h")
     clock.advance(30)
+    app.events.subscribe(heard.append)
     drained = drain(app)
     assert drained.counts == {"completed": 1}
+    assert drained.expired == [handle.id]
+    told = next(event for event in heard if event.event == "cancelled")
+    assert (told.job_id, told.job_type, told.queue, told.correlation_id) == (handle.id, noted.name, "late", handle.id)
     assert handle.refresh().status is Status.CANCELLED
     assert [value for _, value, _ in desk.seen] == [2]
 

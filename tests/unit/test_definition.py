@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from typing import Any
 import pytest
 
 from onward.context import JobContext
-from onward.definition import JobDefinition, Registry, Rules, define_job, job
-from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime, UnknownJobType
+from onward.definition import JobDefinition, Rules, define_job, job
+from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime
 from onward.ids import is_id
+from onward.jobs import EnqueueOptions
 from onward.payload import payload_hash
 from onward.retry import RetryPolicy
 from tests.unit.making import make_job
@@ -27,45 +27,12 @@ def send(payload: Welcome, ctx: JobContext) -> str:
     return f"{payload.user_id} {ctx.attempt}"
 
 
-async def send_async(payload: Welcome) -> None: ...
-
-
 def tick() -> str:
     return "ticked"
 
 
-class Sender:
-    def __call__(self, payload: Welcome, ctx: JobContext) -> str:
-        return payload.user_id
-
-    async def later(self, payload: Welcome) -> None: ...
-
-
-class AsyncSender:
-    async def __call__(self, payload: Welcome) -> None: ...
-
-
 def with_default(payload: Welcome, retries: int = 3) -> str:
     return payload.user_id
-
-
-@pytest.mark.parametrize(
-    ("handler", "arguments", "kind", "is_async"),
-    [
-        (send, 2, Welcome, False),
-        (send_async, 1, Welcome, True),
-        (tick, 0, type(None), False),
-        (Sender(), 2, Welcome, False),
-        (Sender().later, 1, Welcome, True),
-        (AsyncSender(), 1, Welcome, True),
-        (with_default, 1, Welcome, False),
-    ],
-    ids=range(7),
-)
-def test_the_payload_s_type_is_read_from_the_handler(handler: Any, arguments: int, kind: type, is_async: bool) -> None:
-    """Functions, methods and callable objects; arguments with a default are the handler's own."""
-    definition: JobDefinition[Any] = define_job("t", handler)
-    assert (definition.arguments, definition.payload_type, definition.is_async) == (arguments, kind, is_async)
 
 
 def test_a_handler_gets_as_many_arguments_as_it_takes() -> None:
@@ -130,6 +97,9 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (send, {"aliases": ("a b",)}, "alias"),
     (send, {"max_attempts": 3}, r"it belongs to retry=RetryPolicy\(max_attempts=\.\.\.\)"),
     (send, {"backoff": "fixed"}, r"retry=RetryPolicy\(backoff=\.\.\.\)"),
+    (send, {"breaker": "smtp"}, "the rule 'breaker' is not built yet"),
+    (send, {"concurrency_key": "smtp"}, "the rule 'concurrency_key' is not built yet"),
+    (send, {"serial_key": lambda payload: payload.user_id}, "the rule 'serial_key' is not built yet"),
     (send, {"queu": "x"}, "did you mean 'queue'"),
     (send, {"zzz": 1}, "known are payload, queue"),
 ]
@@ -172,9 +142,6 @@ def test_a_job_asks_for_what_its_definition_says_unless_the_call_says_otherwise(
         key=lambda payload: f"user:{payload.user_id}",
         scope="24h",
         on_duplicate="raise",
-        breaker="smtp",
-        concurrency_key="smtp",
-        serial_key=lambda payload: payload.user_id,
         isolated=True,
     )
     made = definition.new_job(Welcome("42"))
@@ -182,7 +149,6 @@ def test_a_job_asks_for_what_its_definition_says_unless_the_call_says_otherwise(
     assert (made.type, made.payload, made.payload_hash) == ("t", '{"user_id":"42"}', payload_hash('{"user_id":"42"}'))
     assert (made.queue, made.priority, made.max_attempts, made.expires, made.isolated) == ("mail", 5, 7, timedelta(hours=1), True)
     assert (made.key, made.scope, made.on_duplicate) == ("user:42", timedelta(days=1), "raise")
-    assert (made.breaker, made.concurrency_key, made.serial_key) == ("smtp", "smtp", "42")
     assert (made.delay, made.at, made.owner, made.metadata) == (timedelta(0), None, "", "{}")
 
     told = definition.new_job(
@@ -243,54 +209,29 @@ def test_what_an_enqueue_may_not_ask_is_refused_before_the_store(options: dict[s
         define_job("t", send).new_job(Welcome("1"), **options)
 
 
-def test_a_shared_key_that_is_no_text_is_refused() -> None:
-    """A limit on nothing would limit everything."""
-    for rule in ("concurrency_key", "serial_key", "key"):
-        for value in (None, "", 5, "a\nb"):
-            definition: JobDefinition[Any] = define_job("t", send, **{rule: lambda payload, value=value: value})
-            with pytest.raises(InvalidDefinition):
-                definition.new_job(Welcome("1"))
+def test_a_key_that_is_no_text_is_refused() -> None:
+    """A key that every payload shares by accident would let one job in, and no second."""
+    for value in (None, "", 5, "a\nb"):
+        definition: JobDefinition[Any] = define_job("t", send, key=lambda payload, value=value: value)
+        with pytest.raises(InvalidDefinition):
+            definition.new_job(Welcome("1"))
 
 
-def test_a_registry_knows_names_and_aliases() -> None:
-    """A renamed job still finds its old rows."""
-    first, second = define_job("new", send, aliases=("old",), lease="2m"), define_job("b", tick)
-    registry = Registry([first])
-    registry.add(second)
-    registry.add(first)
-    assert registry["old"] is registry["new"] is first
-    assert list(registry) == [first, second]
-    assert len(registry) == 2
-    assert "old" in registry
-    assert "c" not in registry
-    assert registry.leases() == {"new": timedelta(minutes=2), "old": timedelta(minutes=2), "b": timedelta(minutes=1)}
-    with pytest.raises(UnknownJobType, match="no job is called 'c'; known are: b, new, old"):
-        registry["c"]
+@pytest.mark.parametrize(
+    ("option", "says"), [("priorty", "did you mean 'priority'?"), ("within", "known are id, delay"), ("zzz", "known are id")]
+)
+def test_an_unknown_option_of_an_enqueue_names_the_nearest_known_one(option: str, says: str) -> None:
+    """A misspelt priority that is dropped is found weeks later; one that ends in a TypeError names a method nobody called."""
+    options: dict[str, Any] = {option: 3}
+    with pytest.raises(InvalidDefinition) as refused:
+        define_job("t", send).new_job(Welcome("1"), **options)
+    assert f"there is no option {option!r} at an enqueue" in str(refused.value)
+    assert says in str(refused.value)
 
 
-def test_two_jobs_of_one_name_are_refused() -> None:
-    """The second would run the first one's rows."""
-    registry = Registry([define_job("a", send, aliases=("old",))])
-    for taken in (define_job("a", tick), define_job("old", tick), define_job("c", tick, aliases=("a",))):
-        with pytest.raises(InvalidDefinition, match="two jobs are called"):
-            registry.add(taken)
-    with pytest.raises(InvalidDefinition, match="is not a job"):
-        registry.add(send)  # type: ignore[arg-type]
-
-
-def test_a_refused_definition_leaves_nothing_of_itself() -> None:
-    """Half of it would answer to the name that was free."""
-    registry = Registry([define_job("a", send)])
-    with pytest.raises(InvalidDefinition):
-        registry.add(define_job("free", tick, aliases=("a",)))
-    assert "free" not in registry
-    assert len(registry) == 1
-
-
-def test_a_partial_is_a_handler_too() -> None:
-    """With what it was given beforehand left out."""
-    definition: JobDefinition[Any] = define_job("t", functools.partial(three, b=1, c=2), payload=Welcome)
-    assert (definition.arguments, definition.payload_type) == (1, Welcome)
+def test_the_options_that_a_type_checker_knows_are_those_that_run() -> None:
+    """As for the rules."""
+    assert set(EnqueueOptions.__annotations__) == set(JobDefinition.new_job.__kwdefaults__)
 
 
 def test_importing_definitions_loads_nothing_heavy() -> None:

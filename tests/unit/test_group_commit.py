@@ -145,6 +145,20 @@ def test_a_thread_inside_its_own_transaction_is_told_so_at_once() -> None:
     assert driver.commits == []
 
 
+def test_an_awaiting_caller_inside_its_own_transaction_is_told_so_at_once() -> None:
+    """The thread that commits would wait for the caller's lock, and the caller for that thread."""
+    driver = HeldDriver()
+    driver.inside_transaction = True
+    commits = GroupCommit(driver)  # type: ignore[arg-type]
+
+    async def run() -> None:
+        with pytest.raises(TransactionOpen, match="within=connection"):
+            await commits.enqueue_awaited([new_job()])
+
+    asyncio.run(run())
+    assert (driver.commits, commits.waiting) == ([], 0)
+
+
 def test_awaiting_callers_share_commits_and_get_their_own_answers() -> None:
     """A thousand awaiting callers need one thread and few commits."""
     driver = HeldDriver()

@@ -12,9 +12,10 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.context import JobContext
-from onward.definition import JobDefinition, Registry
+from onward.definition import JobDefinition
 from onward.drivers.memory import MemoryStore
 from onward.events import Event, Events
+from onward.registry import Registry
 from onward.worker.worker import Worker
 
 PATIENCE = 20.0

@@ -13,12 +13,13 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.context import JobContext
-from onward.definition import JobDefinition, Registry, define_job
-from onward.driver import Claim, Settlement
+from onward.definition import JobDefinition, define_job
 from onward.errors import PermanentJobError
 from onward.outcome import Cancel, Cancelled, Completed, DeadLettered, Release, Released, Retried, Snooze, Snoozed
+from onward.registry import Registry
 from onward.status import Status
 from onward.testing.factories import make_job
+from onward.turn import Claim, Settlement
 from onward.worker.executor import Executor
 
 
@@ -109,6 +110,20 @@ def test_over_the_limit_counts_as_timed_out_whatever_the_handler_returns() -> No
     outcome = run(slow, clock=clock, timeout="2s").outcome
     assert isinstance(outcome, Retried)
     assert "timed out after 2s" in outcome.error
+
+
+@pytest.mark.parametrize(("seconds", "isolated"), [(3, True), (1, False)])
+def test_only_what_did_not_end_in_time_runs_alone_the_next_time(seconds: int, isolated: bool) -> None:
+    """It may hang again, and then it holds up nobody; a plain failure needs no such care."""
+    clock = FakeClock()
+
+    def slow(payload: int) -> None:
+        clock.advance(seconds)
+        raise ValueError("no")
+
+    outcome = run(slow, clock=clock, timeout="2s").outcome
+    assert isinstance(outcome, Retried)
+    assert outcome.isolated is isolated
 
 
 def test_an_async_handler_is_cancelled_at_its_limit_and_cannot_swallow_that() -> None:

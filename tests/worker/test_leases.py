@@ -12,12 +12,12 @@ import pytest
 from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import define_job
-from onward.driver import Demand, Extended, Extension
 from onward.drivers.memory import MemoryStore
 from onward.errors import LeaseLost, StoreUnavailable
 from onward.events import Event
 from onward.retry import RetryPolicy
 from onward.status import Status
+from onward.turn import Demand, Extended, Extension
 from onward.worker.pace import MOST_AHEAD, Pace
 from onward.worker.pulse import Pulse
 from onward.worker.worker import EXIT_STUCK, Worker

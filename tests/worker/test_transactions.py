@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from onward.clock import SystemClock
 from onward.context import JobContext
 from onward.definition import define_job
-from onward.driver import JobFilter, Store
+from onward.driver import Store
 from onward.drivers import connect
 from onward.errors import LeaseLost, OnwardError
+from onward.events import Event
+from onward.inspection import JobFilter
 from onward.retry import RetryPolicy
 from onward.status import Status
 from onward.worker.worker import Worker
@@ -98,15 +101,117 @@ def test_an_error_inside_leaves_nothing(shop: Shop, make_worker: MakeWorker) -> 
     assert (run(shop, make_worker, handler).status, shop.sales(), shop.children()) == (Status.DEAD_LETTER, 0, 0)
 
 
-def test_an_error_behind_the_commit_changes_nothing(shop: Shop, make_worker: MakeWorker) -> None:
-    """The job is done; running it again would do it twice."""
+def sell_in_its_own(ctx: JobContext, shop: Shop) -> None:
+    with ctx.transaction() as connection:
+        sell(connection)
+
+
+def sell_in_the_callers(ctx: JobContext, shop: Shop) -> None:
+    connection = shop.connection()
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        with ctx.transaction(connection):
+            sell(connection)
+        connection.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+WAYS = [sell_in_its_own, sell_in_the_callers]
+
+
+@pytest.mark.parametrize("sells", WAYS)
+def test_an_error_behind_the_commit_changes_nothing_and_is_told(
+    shop: Shop, make_worker: MakeWorker, events: list[Event], caplog: pytest.LogCaptureFixture, sells: Callable[[JobContext, Shop], None]
+) -> None:
+    """The job is done, and running it again would do it twice; but somebody must hear of it."""
 
     def handler(payload: int, ctx: JobContext) -> None:
-        with ctx.transaction() as connection:
-            sell(connection)
+        sells(ctx, shop)
         raise ValueError("too late")
 
     assert (run(shop, make_worker, handler).status, shop.sales()) == (Status.COMPLETED, 1)
+    assert [event.event for event in events] == ["claimed", "completed"]
+    assert "ValueError: too late" in (events[-1].error or "")
+    assert any(record.levelno == logging.ERROR and "ValueError: too late" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize("first", WAYS)
+@pytest.mark.parametrize("second", WAYS)
+def test_a_second_transaction_is_refused(
+    shop: Shop,
+    make_worker: MakeWorker,
+    events: list[Event],
+    first: Callable[[JobContext, Shop], None],
+    second: Callable[[JobContext, Shop], None],
+) -> None:
+    """The first one has completed the job, so the second could prove nothing; its writes must not be lost in silence."""
+
+    def handler(payload: int, ctx: JobContext) -> None:
+        first(ctx, shop)
+        second(ctx, shop)
+
+    assert (run(shop, make_worker, handler).status, shop.sales()) == (Status.COMPLETED, 1)
+    assert "completed already by its first transaction" in (events[-1].error or "")
+
+
+def test_a_second_transaction_on_an_awaited_connection_is_refused(shop: Shop, make_worker: MakeWorker, events: list[Event]) -> None:
+    """Both colours have the same rule."""
+
+    async def handler(payload: int, ctx: JobContext) -> None:
+        async with aiosqlite.connect(shop.path, isolation_level=None) as connection:
+            await connection.execute("PRAGMA synchronous=FULL")
+            for _ in range(2):
+                await connection.execute("BEGIN IMMEDIATE")
+                async with ctx.transaction(connection):
+                    await sell(connection)
+                await connection.execute("COMMIT")
+
+    assert (run(shop, make_worker, handler).status, shop.sales()) == (Status.COMPLETED, 1)
+    assert "completed already by its first transaction" in (events[-1].error or "")
+
+
+def test_a_second_use_of_the_same_open_transaction_is_refused(shop: Shop, make_worker: MakeWorker, events: list[Event]) -> None:
+    """The caller rolls back, so nothing is completed: this is an ordinary failed try."""
+
+    def handler(payload: int, ctx: JobContext) -> None:
+        connection = shop.connection()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for _ in range(2):
+                with ctx.transaction(connection):
+                    sell(connection)
+        finally:
+            connection.close()
+
+    assert (run(shop, make_worker, handler).status, shop.sales()) == (Status.DEAD_LETTER, 0)
+    assert "completed already by its first transaction" in (events[-1].error or "")
+
+
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_children_are_reported_once_they_are_stored(
+    shop: Shop, make_worker: MakeWorker, events: list[Event], in_transaction: bool
+) -> None:
+    """Who counts what was queued must hear of every job, and of none that another one with its key stands for."""
+    shop.store.enqueue([child.new_job(0, key="taken")])
+
+    def handler(payload: int, ctx: JobContext) -> None:
+        def ask() -> None:
+            ctx.enqueue(child, 1)
+            ctx.enqueue(child, 2, key="free")
+            ctx.enqueue(child, 3, key="taken")
+
+        if in_transaction:
+            with ctx.transaction():
+                ask()
+        else:
+            ask()
+
+    job = run(shop, make_worker, handler)
+    assert [event.event for event in events] == ["claimed", "completed", "queued", "queued"]
+    for event in events[2:]:
+        assert (event.job_type, event.queue, event.correlation_id, event.committed) == ("child", "later", job.id, True)
+        assert shop.store.get(event.job_id).payload in ("1", "2")
 
 
 def test_a_lost_claim_writes_nothing(shop: Shop, make_worker: MakeWorker) -> None:

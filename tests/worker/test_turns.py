@@ -13,7 +13,6 @@ import pytest
 from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import define_job
-from onward.driver import Demand, Settlement, Turn
 from onward.drivers.memory import MemoryStore
 from onward.errors import OutcomeUnknown, StoreUnavailable
 from onward.events import Event
@@ -21,6 +20,7 @@ from onward.outcome import Completed
 from onward.retry import RetryPolicy
 from onward.status import Status
 from onward.testing.factories import make_new_job
+from onward.turn import Demand, Settlement, Turn
 from onward.worker.worker import Worker
 from tests.worker.conftest import PATIENCE, Gate, work_off
 

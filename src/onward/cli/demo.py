@@ -35,7 +35,7 @@ def command(as_json: bool) -> int:
     expected. Nothing is left behind.
     """
     from onward.cli.job_view import job_json, paint_status
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
 
     with TemporaryDirectory(prefix="onward-demo-") as folder, _quiet_logs():
         database = Path(folder) / "demo.db"
@@ -50,7 +50,7 @@ def command(as_json: bool) -> int:
                     put_json(job_json(job))
             else:
                 put_table(
-                    ("id", "type", "status", "tries", "errors", "result"),
+                    ("id", "type", "status", "attempts", "errors", "result"),
                     [
                         (
                             job.id,

@@ -12,7 +12,8 @@ from onward.cli.target import app_option, json_option, open_store_and_applicatio
 
 if TYPE_CHECKING:
     from onward.app import Onward
-    from onward.driver import Finding, Store
+    from onward.driver import Store
+    from onward.inspection import Finding
 
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
@@ -30,7 +31,7 @@ def command(as_json: bool) -> int:
 
     worst = 0
     with open_store_and_application() as (store, app):
-        for finding in _examine(store, app):
+        for finding in examine(store, app):
             worst = max(worst, 1 if finding.level == "error" else 0)
             if as_json:
                 put_json(msgspec.to_builtins(finding))
@@ -39,8 +40,9 @@ def command(as_json: bool) -> int:
     return worst
 
 
-def _examine(store: Store, app: Onward | None) -> Iterator[Finding]:
-    from onward.driver import Finding
+def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
+    """Everything that is looked at, one finding each."""
+    from onward.inspection import Finding
 
     examined = store.examine()
     yield Finding("store", "ok", store.url)
@@ -54,7 +56,7 @@ def _examine(store: Store, app: Onward | None) -> Iterator[Finding]:
 
 def _newest_job(store: Store) -> Finding:
     """A worker that polls an abandoned store looks healthy; the age of the newest job gives it away."""
-    from onward.driver import Finding, JobFilter
+    from onward.inspection import Finding, JobFilter
 
     newest = store.find(JobFilter(), limit=1)
     if not newest:
@@ -63,7 +65,7 @@ def _newest_job(store: Store) -> Finding:
 
 
 def _stuck_jobs(store: Store) -> Finding:
-    from onward.driver import Finding
+    from onward.inspection import Finding
 
     stuck = len(store.answer("stuck").rows)
     if not stuck:
@@ -72,7 +74,7 @@ def _stuck_jobs(store: Store) -> Finding:
 
 
 def _known_types(store: Store, app: Onward) -> Finding:
-    from onward.driver import Finding
+    from onward.inspection import Finding
 
     answer = store.answer("outstanding")
     at = answer.columns.index("type")
@@ -85,9 +87,9 @@ def _known_types(store: Store, app: Onward) -> Finding:
 def _one_store(store: Store) -> Finding:
     """Say whether the settings lead to another store than the application uses."""
     from onward.clock import SystemClock
-    from onward.driver import Finding
     from onward.drivers import connect
     from onward.errors import InvalidSetting
+    from onward.inspection import Finding
     from onward.settings import find_url
 
     try:

@@ -13,6 +13,7 @@ from onward.cli.output import escape, relative, rough, shorten, utc
 from onward.cli.tables import Paint, put_table, table
 from onward.cli.why import explain
 from onward.jobs import Attempt, Job
+from onward.redact import redact, redact_value
 from onward.status import Status
 
 LONGEST_TEXT = 4000
@@ -28,17 +29,20 @@ _COLOURS = {
 }
 
 
-def job_json(job: Job) -> dict[str, Any]:
-    """Every field, by its one name. What holds JSON is given decoded; where that fails it is null, and raw under ``damaged``."""
+def job_json(job: Job, *, raw: bool = False) -> dict[str, Any]:
+    """Every field, by its one name. What holds JSON is given decoded; where that fails it is null, and as stored under ``damaged``.
+
+    Secrets are taken out, unless ``raw``.
+    """
     fields: dict[str, Any] = msgspec.to_builtins(job)
     damaged = {}
     for name in _JSON_FIELDS:
         text = fields[name]
         if text is not None:
             try:
-                fields[name] = _decode(text)
+                fields[name] = _decode(text, raw)
             except ValueError:
-                fields[name], damaged[name] = None, text
+                fields[name], damaged[name] = None, text if raw else redact(text)
     if damaged:
         fields["damaged"] = damaged
     return fields
@@ -47,7 +51,7 @@ def job_json(job: Job) -> dict[str, Any]:
 def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
     """The list as a table, newest first."""
     put_table(
-        ("id", "type", "queue", "status", "tries", "due", "created", "error"),
+        ("id", "type", "queue", "status", "attempts", "due", "created", "error"),
         [
             (
                 job.id,
@@ -65,8 +69,8 @@ def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
     )
 
 
-def job_lines(job: Job, attempts: Sequence[Attempt], now: datetime, *, whole: bool = False) -> Iterator[str]:
-    """One job with all that is known of it."""
+def job_lines(job: Job, attempts: Sequence[Attempt], now: datetime, *, whole: bool = False, raw: bool = False) -> Iterator[str]:
+    """One job with all that is known of it. Secrets are taken out, unless ``raw``."""
     limit = None if whole else LONGEST_TEXT
     yield f"{job.id}  {escape(job.type)}  {paint_status(job.status.value)}"
     yield escape(explain(job, now))
@@ -79,7 +83,7 @@ def job_lines(job: Job, attempts: Sequence[Attempt], now: datetime, *, whole: bo
     for name in ("error", *_JSON_FIELDS):
         text = getattr(job, name)
         if text is not None:
-            yield from _block(name, text, limit, is_json=name != "error")
+            yield from _block(name, text, limit, is_json=name != "error", raw=raw)
     if attempts:
         yield ""
         yield "history"
@@ -103,15 +107,16 @@ def _history(attempts: Sequence[Attempt], now: datetime) -> Iterator[str]:
         )
         for attempt in attempts
     ]
-    for line in table(("try", "outcome", "finished", "took", "processed", "failed", "worker", "error"), rows):
+    for line in table(("attempt", "outcome", "finished", "took", "processed", "failed", "lease_owner", "error"), rows):
         yield f"  {line}"
 
 
-def _block(name: str, text: str, limit: int | None, *, is_json: bool) -> Iterator[str]:
+def _block(name: str, text: str, limit: int | None, *, is_json: bool, raw: bool) -> Iterator[str]:
     if is_json:
         try:
-            text = _pretty(text)
+            text = _pretty(text, raw)
         except ValueError:
+            text = text if raw else redact(text)
             name = f"{name} (damaged: not JSON, shown as it is stored)"
     cut = 0 if limit is None else max(len(text) - limit, 0)
     yield name
@@ -137,20 +142,21 @@ def _due(job: Job, now: datetime) -> str:
     return f"blocked: {job.blocked_by}" if job.blocked_by else relative(job.scheduled_at, now)
 
 
-def _decode(text: str) -> Any:
+def _decode(text: str, raw: bool) -> Any:
     # Not msgspec: whole numbers of any size stay exact.
     from json import loads
 
     try:
-        return loads(text, parse_constant=_refuse)
+        value = loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    return value if raw else redact_value(value)
 
 
-def _pretty(text: str) -> str:
+def _pretty(text: str, raw: bool) -> str:
     from json import dumps
 
-    return dumps(_decode(text), ensure_ascii=False, indent=2)
+    return dumps(_decode(text, raw), ensure_ascii=False, indent=2)
 
 
 def _refuse(constant: str) -> Any:

@@ -13,7 +13,8 @@ from onward.cli.target import app_option, json_option, open_store, url_option
 from onward.status import Status
 
 if TYPE_CHECKING:
-    from onward.driver import JobFilter, Store
+    from onward.driver import Store
+    from onward.inspection import JobFilter
     from onward.jobs import Job
 
 PAGE = 500
@@ -34,6 +35,7 @@ def command() -> None:
 @click.option("--owner", metavar="OWNER", help="Only jobs of this owner.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
 @click.option("--before", metavar="ID", help="Only jobs older than this one: the last id of the page before.")
+@click.option("--raw", is_flag=True, help="With --json: show secrets in payload, result, progress and metadata too.")
 @json_option
 @app_option
 @url_option
@@ -45,18 +47,19 @@ def list_jobs(
     owner: str | None,
     limit: int,
     before: str | None,
+    raw: bool,
     as_json: bool,
 ) -> None:
     """List jobs, newest first."""
     from onward.cli.job_view import job_json, put_jobs
-    from onward.driver import JobFilter
+    from onward.inspection import JobFilter
 
     where = JobFilter(statuses=tuple(Status(one) for one in statuses), types=types, queues=queues, key=key, owner=owner)
     with open_store() as store:
         found = _pages(store, where, limit, _id(before) if before else None)
         if as_json:
             for job in found:
-                put_json(job_json(job))
+                put_json(job_json(job, raw=raw))
             return
         jobs = list(found)
         if not jobs:
@@ -70,11 +73,15 @@ def list_jobs(
 @command.command()
 @click.argument("job_id", metavar="ID")
 @click.option("--full", is_flag=True, help="Show the whole of a long payload, result or error.")
+@click.option("--raw", is_flag=True, help="Show secrets in payload, result, progress and metadata too.")
 @json_option
 @app_option
 @url_option
-def show(job_id: str, full: bool, as_json: bool) -> None:
-    """Show one job: every field, its attempts, and why it is not running."""
+def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
+    """Show one job: every field, its attempts, and why it is not running.
+
+    What looks like a secret, or has the name of one, is shown as [redacted].
+    """
     import msgspec
 
     from onward.cli.job_view import job_json, job_lines
@@ -85,9 +92,9 @@ def show(job_id: str, full: bool, as_json: bool) -> None:
         attempts = store.history(job.id)
         now = store.clock.now()
         if as_json:
-            put_json({**job_json(job), "why": explain(job, now), "history": msgspec.to_builtins(attempts)})
+            put_json({**job_json(job, raw=raw), "why": explain(job, now), "history": msgspec.to_builtins(attempts)})
             return
-        for line in job_lines(job, attempts, now, whole=full):
+        for line in job_lines(job, attempts, now, whole=full, raw=raw):
             put(line)
 
 

@@ -17,6 +17,7 @@ import click
 from onward.cli.output import ReaderGone, say_error
 from onward.cli.target import app_option, url_option
 from onward.errors import OnwardError
+from onward.spelling import did_you_mean
 
 # A command's module is imported when the command is used: help and completion stay quick. A test holds these lines equal to theirs.
 COMMANDS = {
@@ -50,10 +51,7 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(name, COMMANDS, n=1)
-            ctx.fail(f"No such command {name!r}{f': did you mean {close[0]!r}?' if close else ''}")
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -17,6 +17,9 @@ TITLES = {
     "last-hour": "What ran in the last hour?",
 }
 
+MOST_ROWS = 50
+"""What a table shows of an answer; questions about single jobs answer with the newest first."""
+
 
 @click.command()
 @click.argument("questions", metavar="[QUESTION]...", nargs=-1, type=click.Choice(list(TITLES)))
@@ -30,14 +33,14 @@ def command(questions: tuple[str, ...], sql: bool, stuck_after: str, as_json: bo
 
     QUESTION is outstanding, failed, stuck, durations, duplicates or last-hour; left out, all six are answered.
     """
-    from onward.driver import QUESTIONS
     from onward.durations import parse_duration
+    from onward.inspection import QUESTIONS
 
     patience = parse_duration(stuck_after)
     with open_store() as store:
         for number, question in enumerate(one for one in QUESTIONS if not questions or one in questions):
             if sql:
-                query = store.question_sql(question)
+                query = store.question_sql(question, stuck_after=patience)
                 if as_json:
                     put_json({"question": question, "sql": query})
                 else:
@@ -51,7 +54,9 @@ def command(questions: tuple[str, ...], sql: bool, stuck_after: str, as_json: bo
                 put()
             put(click.style(TITLES[question], bold=True))
             if answer.rows:
-                put_table(answer.columns, [[_brief(cell) for cell in row] for row in answer.rows])
+                put_table(answer.columns, [[_brief(cell) for cell in row] for row in answer.rows[:MOST_ROWS]])
+                if len(answer.rows) > MOST_ROWS:
+                    put(f"… and {len(answer.rows) - MOST_ROWS:,} more (--json prints all)")
             else:
                 put("none")
 

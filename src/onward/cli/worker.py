@@ -61,7 +61,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
         _command_line(app, options),
         processes=settings.processes,
         grace=settings.grace.total_seconds(),
-        places=settings.concurrency,
+        concurrency=settings.concurrency,
         open_store=_store_at,
         reports=Reports(Events([LifecycleLog()]), None),
     ).run()

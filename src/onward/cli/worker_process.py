@@ -40,8 +40,8 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
     import os
 
     from onward.clock import SystemClock
-    from onward.driver import JobFilter
     from onward.errors import StoreBusy, StoreUnavailable
+    from onward.inspection import JobFilter
 
     line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
     try:

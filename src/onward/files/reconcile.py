@@ -14,10 +14,11 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from onward.driver import JobFilter, Store
+from onward.driver import Store
 from onward.errors import OnwardError, PermanentJobError, TransientJobError
 from onward.files.safe_path import digest, read_file, walk_below
 from onward.files.temporary import find_leftovers, read_name
+from onward.inspection import JobFilter
 from onward.jobs import Job
 from onward.status import COMPLETED, LIVE, Status
 

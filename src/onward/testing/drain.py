@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from onward.app import Onward
 from onward.clock import FakeClock
 from onward.definition import Duration
-from onward.driver import Claim, Demand, Settlement, Turn
 from onward.durations import parse_duration
 from onward.errors import OnwardError
 from onward.outcome import Outcome
+from onward.turn import Claim, Demand, Settlement, Turn
 
 if TYPE_CHECKING:
     from onward.worker.executor import Executor
@@ -91,7 +91,9 @@ def _rounds(
     types = app.definitions.leases()
     demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues)
     left = None if ahead is None else parse_duration(ahead)
-    reports.swept(app.store.sweep(types))
+    swept = app.store.sweep(types)
+    reports.swept(swept)
+    drained.expired.extend(job.id for job in swept.expired)
     ended: tuple[Settlement, ...] = ()
     while True:
         turn = app.store.turn(ended, demand)
@@ -121,7 +123,7 @@ def _record(drained: Drained, reports: Reports, turn: Turn) -> None:
     reports.expired(turn.expired)
     drained.settlements.extend(turn.settled)
     drained.lost.extend(turn.lost)
-    drained.expired.extend(turn.expired)
+    drained.expired.extend(job.id for job in turn.expired)
 
 
 def _move_clock(app: Onward, by: timedelta) -> None:
@@ -139,13 +141,12 @@ def _prepare(app: Onward) -> tuple[Executor, Reports]:
     executor = Executor(
         app.definitions,
         app.services,
-        app.events,
         clock=app.store.clock,
         chance=Random(0),
         transactions=StoreTransactions(app.store, app.definitions),
         worker_id=LEASE_OWNER,
     )
-    return executor, Reports(app.events, LEASE_OWNER)
+    return executor, Reports(app.events, LEASE_OWNER, app.store)
 
 
 def _refuse_running_loop() -> None:

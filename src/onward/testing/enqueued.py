@@ -8,8 +8,8 @@ from typing import Any
 
 from onward.app import Onward
 from onward.definition import JobDefinition
-from onward.driver import JobFilter
 from onward.errors import InvalidPayload
+from onward.inspection import JobFilter
 from onward.jobs import Job
 from onward.status import CLAIMABLE
 

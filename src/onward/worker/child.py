@@ -16,6 +16,9 @@ from onward.worker.producer import MOST_HELD
 from onward.worker.started import StartedJobs, create_map
 from onward.worker.worker import make_lease_owner
 
+QUIT_AT_ONCE = 130
+"""The exit code after a second SIGINT, as a shell has it."""
+
 
 class ChildPipes(Struct, frozen=True):
     """What parent and child share, as descriptors of the child."""

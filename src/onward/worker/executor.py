@@ -15,14 +15,16 @@ from msgspec.structs import replace
 
 from onward.clock import Clock, SystemClock
 from onward.context import JobContext, Transactions
-from onward.definition import JobDefinition, Registry
-from onward.driver import Claim, Settlement
+from onward.definition import JobDefinition
 from onward.durations import format_duration
+from onward.error_text import bound_error
 from onward.errors import InvalidPayload
-from onward.events import Events
 from onward.jobs import Job
-from onward.outcome import Completed, DeadLettered, Outcome, Released, StoppedByWorker, decide
+from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed, StoppedByWorker, decide
+from onward.registry import Registry
+from onward.turn import Claim, Settlement
 from onward.worker.run import Run
+from onward.worker.settlement import settlement_of
 
 logger = logging.getLogger("onward.worker")
 
@@ -34,7 +36,6 @@ class Executor:
         self,
         definitions: Registry,
         services: Any = None,
-        events: Events | None = None,
         clock: Clock | None = None,
         chance: Random | None = None,
         *,
@@ -43,7 +44,6 @@ class Executor:
     ) -> None:
         self._definitions = definitions
         self._services = services
-        self._events = events or Events()
         self._clock = clock or SystemClock()
         self._chance = chance or Random()
         self._transactions = transactions
@@ -104,46 +104,50 @@ class Executor:
     def conclude(self, run: Run, ending: object) -> Settlement:
         """Say how a run ended. Also for runs that never began, or whose handler will not end: see ``StoppedByWorker``."""
         run.ended_at = self._clock.monotonic()
-        context, definition = run.context, run.definition
         outcome = self._outcome(run, ending)
-        completed = isinstance(outcome, Completed)
-        return Settlement(
-            claim=run.claim,
-            outcome=outcome,
-            children=tuple(context.children) if completed else (),
-            progress=context.reported,
-            processed=context.processed,
-            failed=context.failed,
-            keeps_history=definition.keeps_history,
-        )
+        if not isinstance(outcome, Completed) and run.context.is_completed():
+            outcome = _completed_before(run, outcome)
+        return settlement_of(run.claim, run.definition, run.context, outcome)
 
     def _begin(self, run: Run) -> Any:
         run.started_at = self._clock.monotonic()
         return run.definition.call(_decode(run.definition, run.claim.job), run.context)
 
     def _outcome(self, run: Run, ending: object) -> Outcome:
-        if run.context.completed_in_transaction:
-            if isinstance(ending, BaseException):
-                logger.warning("job %s failed after its transaction had completed it: %r", run.claim.id, type(ending))
-            return Completed()
         job = run.claim.job
         if run.cancel_requested_at is not None:
             job = replace(job, cancel_requested_at=run.cancel_requested_at)
         if isinstance(ending, asyncio.CancelledError) and run.was_cancelled_by_stop:
             ending = StoppedByWorker()
-        elif self._is_over_limit(run) and not isinstance(ending, StoppedByWorker):
+        is_timed_out = self._is_over_limit(run) and not isinstance(ending, StoppedByWorker)
+        if is_timed_out:
             ending = TimeoutError(f"timed out after {format_duration(run.definition.timeout or timedelta(0))}")
         try:
-            return decide(job, ending, run.definition.retry, self._clock.now(), self._chance)
+            outcome = decide(job, ending, run.definition.retry, self._clock.now(), self._chance)
         except Exception as error:
             logger.exception("no outcome could be chosen for job %s", job.id)
             return DeadLettered(f"no outcome could be chosen: {type(error).__name__}")
+        # A handler that did not end in time may do so again: the next try has no neighbours that it could hold up.
+        return replace(outcome, isolated=True) if is_timed_out and isinstance(outcome, Retried) else outcome
 
     def _is_over_limit(self, run: Run) -> bool:
         if run.was_timed_out:
             return True
         limit, seconds = run.limit, run.seconds
         return limit is not None and seconds is not None and seconds >= limit
+
+
+def _completed_before(run: Run, outcome: Outcome) -> Completed:
+    """The transaction has completed the job, and that stands; what the handler did afterwards must not pass in silence."""
+    if isinstance(outcome, Released):
+        return Completed()
+    if isinstance(outcome, Snoozed):
+        late = "the handler asked to run again"
+    else:
+        late = outcome.reason if isinstance(outcome, Cancelled) else outcome.error or ""
+    error = bound_error(f"completed, but behind its transaction: {late}")
+    logger.error("job %s (%s) is %s", run.claim.id, run.claim.job.type, error)
+    return Completed(error=error)
 
 
 def _decode(definition: JobDefinition[Any], job: Job) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from onward.clock import Clock
-from onward.driver import Extension, Store
+from onward.driver import Store
+from onward.turn import Extension
 from onward.worker.pulse import Pulse
 from onward.worker.reports import Reports
 from onward.worker.run import Run
@@ -63,11 +64,10 @@ class Heartbeat:
     def _look_for_cancellations(self, runs: list[Run]) -> None:
         if not runs:
             return
-        by_key = {run.key: run for run in runs}
-        for job in self._store.held(self._lease_owner):
-            run = by_key.get((job.id, job.fence))
-            if run is not None and job.cancel_requested_at is not None:
-                self._slots.cancel(run, job.cancel_requested_at)
+        asked = self._store.cancel_requested(self._lease_owner)
+        for run in runs:
+            if run.claim.id in asked:
+                self._slots.cancel(run, self._clock.now())
 
     def _lose(self, run: Run) -> None:
         if self._slots.lose(run):

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from onward.driver import Demand, Settlement, Store, Turn
+from onward.driver import Store
 from onward.errors import StoreError
 from onward.outcome import Completed, DeadLettered
+from onward.turn import Demand, Settlement, Turn
 from onward.worker.reports import Reports
 from onward.worker.run import Run
 from onward.worker.slots import Slots

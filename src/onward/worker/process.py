@@ -17,14 +17,13 @@ from typing import Any
 import msgspec
 
 from onward.driver import Store
-from onward.worker.child import ChildPipes, Report
+from onward.worker.child import QUIT_AT_ONCE, ChildPipes, Report
 from onward.worker.started import StartedJobs
 from onward.worker.worker import Worker, make_lease_owner
 
 logger = logging.getLogger("onward.worker")
 
 PR_SET_PDEATHSIG = 1
-QUIT_AT_ONCE = 130
 FAILED = 1
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from onward.clock import Clock
-from onward.definition import Registry
-from onward.driver import Claim, Demand, Settlement, Store, Turn
+from onward.driver import Store
 from onward.errors import OutcomeUnknown
 from onward.outcome import Released
+from onward.registry import Registry
+from onward.turn import Claim, Demand, Settlement, Turn
 from onward.worker.executor import Executor
 from onward.worker.outbox import Outbox
 from onward.worker.pace import Pace
@@ -52,6 +53,8 @@ class Producer:
     ) -> None:
         self._store = store
         self._definitions = definitions
+        self._types: dict[str, timedelta] = {}
+        self._types_seen = 0
         self._slots = slots
         self._executor = executor
         self._outbox = outbox
@@ -125,7 +128,14 @@ class Producer:
             room = min(room, self._jobs_left)
         if room <= 0:
             return None
-        return Demand(lease_owner=self._lease_owner, slots=room, types=self._definitions.leases(), queues=self._queues)
+        return Demand(lease_owner=self._lease_owner, slots=room, types=self._known_types(), queues=self._queues)
+
+    def _known_types(self) -> dict[str, timedelta]:
+        """The leases by type; made anew only when a definition was added."""
+        if len(self._definitions) != self._types_seen:
+            self._types_seen = len(self._definitions)
+            self._types = self._definitions.leases()
+        return self._types
 
     def _turn(self, demand: Demand | None) -> Turn:
         self._asked_at = self._clock.monotonic()
@@ -184,7 +194,7 @@ class Producer:
             self._turn(None)
         held = self._store.held(self._lease_owner)
         known = self._slots.known() | self._outbox.known()
-        leases = self._definitions.leases()
+        leases = self._known_types()
         strays = []
         for job in held:
             if (job.id, job.fence) in known or job.type not in leases:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from onward.driver import Retention, Store
+from onward.driver import Store
+from onward.inspection import Retention
 
 BATCH = 1000
 PAUSE_BETWEEN_BATCHES = 0.1

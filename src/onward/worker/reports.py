@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from onward.driver import Claim, Settlement, Swept
+from collections.abc import Iterable
+
+from onward.driver import Store
+from onward.errors import OnwardError
 from onward.events import Event, EventName, Events, correlation_id
-from onward.jobs import Job
+from onward.inspection import JobFilter
+from onward.jobs import Job, NewJob
 from onward.outcome import EXPIRED, Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
+from onward.turn import Claim, Settlement, Swept
 
 _NAMES: dict[type[Outcome], EventName] = {
     Completed: "completed",
@@ -18,11 +23,12 @@ _NAMES: dict[type[Outcome], EventName] = {
 
 
 class Reports:
-    """One worker's events."""
+    """One worker's events. ``store`` is asked whether a child with a key was accepted, or another job had its key."""
 
-    def __init__(self, events: Events, worker_id: str | None) -> None:
+    def __init__(self, events: Events, worker_id: str | None, store: Store | None = None) -> None:
         self._events = events
         self._worker_id = worker_id
+        self._store = store
 
     @property
     def has_readers(self) -> bool:
@@ -33,10 +39,15 @@ class Reports:
             self._emit("claimed", claim.job)
 
     def settled(self, settlement: Settlement, seconds: float | None) -> None:
-        if self.has_readers:
-            outcome = settlement.outcome
-            error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
-            self._emit(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds)
+        """A run's end is stored, and with a completion its children are."""
+        if not self.has_readers:
+            return
+        outcome = settlement.outcome
+        error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
+        self._emit(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds)
+        for child in settlement.children:
+            if self._was_accepted(child):
+                self._emit("queued", child)
 
     def lease_lost(self, claim: Claim, seconds: float | None) -> None:
         if self.has_readers:
@@ -51,12 +62,20 @@ class Reports:
             self._emit("dead_lettered", job, error=job.error)
         self.expired(swept.expired)
 
-    def expired(self, job_ids: tuple[str, ...]) -> None:
+    def expired(self, jobs: Iterable[Job]) -> None:
         if self.has_readers:
-            for job_id in job_ids:
-                self._events.emit(Event(event="cancelled", job_id=job_id, job_type="", worker_id=self._worker_id, error=EXPIRED))
+            for job in jobs:
+                self._emit("cancelled", job, error=EXPIRED)
 
-    def _emit(self, name: EventName, job: Job, *, error: str | None = None, seconds: float | None = None) -> None:
+    def _was_accepted(self, child: NewJob) -> bool:
+        if child.key is None or self._store is None:
+            return True
+        try:
+            return self._store.count(JobFilter(ids=(child.id,))) > 0
+        except OnwardError:
+            return True
+
+    def _emit(self, name: EventName, job: Job | NewJob, *, error: str | None = None, seconds: float | None = None) -> None:
         self._events.emit(
             Event(
                 event=name,
@@ -64,7 +83,7 @@ class Reports:
                 job_type=job.type,
                 queue=job.queue,
                 worker_id=self._worker_id,
-                attempts=job.attempts,
+                attempts=job.attempts if isinstance(job, Job) else 0,
                 priority=job.priority,
                 duration_ms=None if seconds is None else round(seconds * 1000, 3),
                 error=error,

@@ -1,4 +1,4 @@
-"""``Run``: one claim for as long as this worker has to do with it."""
+"""``Run``: one attempt, while this worker holds it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onward.context import JobContext
 from onward.definition import JobDefinition
-from onward.driver import Claim
+from onward.turn import Claim
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,7 +17,7 @@ SAFE_SHARE = 0.8
 
 
 class Run:
-    """What is known of one claim. Instants are seconds of the monotonic clock."""
+    """One attempt at a job while this worker holds its claim. Instants are seconds of the monotonic clock."""
 
     __slots__ = (
         "cancel_requested_at",
@@ -53,7 +53,7 @@ class Run:
         self.task: asyncio.Task[None] | None = None
         self.sent_progress: str | None = None
         self.mark: int | None = None
-        """Its place in the map of started jobs."""
+        """Where the map of started jobs has it."""
 
     @property
     def key(self) -> tuple[str, int]:

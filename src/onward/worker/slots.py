@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from onward.driver import Settlement
 from onward.outcome import StoppedByWorker
+from onward.turn import Settlement
 from onward.worker.event_loop import EventLoop
 from onward.worker.executor import Executor
 from onward.worker.run import Run
@@ -27,7 +27,7 @@ Ended = tuple[Run, Settlement]
 
 
 class Slots:
-    """Starts claims as places get free and keeps what ended until it is taken. ``ring`` is called when something ended."""
+    """Starts claims as slots get free and keeps what ended until it is taken. ``ring`` is called when something ended."""
 
     def __init__(self, size: int, executor: Executor, ring: Callable[[], object], *, started: StartedJobs | None = None) -> None:
         self.size = size
@@ -64,7 +64,7 @@ class Slots:
 
     @property
     def has_too_many_stuck(self) -> bool:
-        """True when half of the places or more are held by handlers that are given up."""
+        """True when half of the slots or more are held by handlers that are given up."""
         return 2 * (len(self._inside) - len(self._open)) >= self.size
 
     def held(self) -> list[Run]:
@@ -108,7 +108,7 @@ class Slots:
         return taken
 
     def end_early(self, run: Run, ending: object) -> None:
-        """Settle a run with ``ending`` though its handler is still inside; it keeps its place until it ends."""
+        """Settle a run with ``ending`` though its handler is still inside; it keeps its slot until it ends."""
         with self._lock:
             is_ours = self._open.pop(run, self) is None
             if is_ours:
@@ -261,7 +261,7 @@ class Slots:
         self._ring()
 
     def _leave(self, run: Run, settlement: Settlement) -> list[Run]:
-        """A handler has ended: keep its outcome if it is ours to send, and choose who takes the place."""
+        """A handler has ended: keep its outcome if it is ours to send, and choose who takes the slot."""
         with self._lock:
             del self._inside[run]
             if self._open.pop(run, self) is None:

@@ -1,15 +1,18 @@
 """A small shared map of the jobs that have really started, so that a supervisor can tell them from claims that only waited.
 
-The child writes, the supervisor reads after the child is dead. One place is 26 bytes: an id, or zeros.
+The child writes, the supervisor reads after the child is dead. One mark is 26 bytes: an id, or zeros.
 """
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import tempfile
 
 from onward.ids import LENGTH
+
+logger = logging.getLogger("onward.worker")
 
 _EMPTY = bytes(LENGTH)
 
@@ -21,29 +24,29 @@ class StartedJobs:
         self._map = mmap.mmap(descriptor, 0)
         self.capacity = len(self._map) // LENGTH
         self._free = list(range(self.capacity - 1, -1, -1))
+        self._has_warned = False
 
     def add(self, job_id: str) -> int | None:
-        """Note that a job starts, and give its place. None when the map is full."""
+        """Note that a job starts, and give its mark. None when the map is full, which is logged once."""
         try:
-            place = self._free.pop()
+            mark = self._free.pop()
         except IndexError:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("more than %d jobs are started and not settled: a crash now would not be counted for the others", self.capacity)
             return None
-        self._map[place * LENGTH : (place + 1) * LENGTH] = job_id.encode()
-        return place
+        self._map[mark * LENGTH : (mark + 1) * LENGTH] = job_id.encode()
+        return mark
 
-    def remove(self, place: int) -> None:
-        """Forget the job at ``place``: its outcome is stored."""
-        self._map[place * LENGTH : (place + 1) * LENGTH] = _EMPTY
-        self._free.append(place)
+    def remove(self, mark: int) -> None:
+        """Forget the job of this mark: its outcome is stored."""
+        self._map[mark * LENGTH : (mark + 1) * LENGTH] = _EMPTY
+        self._free.append(mark)
 
     def ids(self) -> list[str]:
         """Every job that started and was not forgotten."""
-        places = (self._map[place * LENGTH : (place + 1) * LENGTH] for place in range(self.capacity))
-        return [one.decode(errors="replace") for one in places if one != _EMPTY]
-
-    def clear(self) -> None:
-        """Forget all of them."""
-        self._map[:] = bytes(len(self._map))
+        marks = (self._map[mark * LENGTH : (mark + 1) * LENGTH] for mark in range(self.capacity))
+        return [one.decode(errors="replace") for one in marks if one != _EMPTY]
 
     def close(self) -> None:
         self._map.close()

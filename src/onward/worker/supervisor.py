@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from onward.driver import Store
 from onward.errors import StoreError
-from onward.worker.child import Child, ChildPipes
+from onward.worker.child import QUIT_AT_ONCE, Child, ChildPipes
 from onward.worker.reports import Reports
 
 logger = logging.getLogger("onward.worker")
@@ -34,12 +34,11 @@ LAST_WRITES = 0.4
 """Seconds to take back what a killed one held."""
 HOPELESS = frozenset({2, 4, 5})
 """Exit codes of a first start that no repetition mends: wrong options, application not found, schema out of date."""
-QUIT_AT_ONCE = 130
 PASSED_ON = (signal.SIGUSR1, signal.SIGTTIN)
 
 
-class Place(Struct):
-    """Room for one process. Instants are seconds of the monotonic clock."""
+class ProcessSlot(Struct):
+    """Room for one worker process. Instants are seconds of the monotonic clock."""
 
     child: Child | None = None
     failures: int = 0
@@ -49,9 +48,9 @@ class Place(Struct):
 
 
 class Supervisor:
-    """``command`` gives a child's command line. ``grace`` is in seconds, None waits for ever; ``places`` is the concurrency of a child.
+    """``command`` gives the command line of a process, ``concurrency`` is how many jobs each runs at once.
 
-    ``open_store`` makes the store of a URL that a child reports, to take back claims.
+    ``grace`` is in seconds, None waits for ever. ``open_store`` makes the store of a URL that a child reports, to take back claims.
     """
 
     def __init__(
@@ -60,14 +59,14 @@ class Supervisor:
         *,
         processes: int,
         grace: float | None,
-        places: int,
+        concurrency: int,
         open_store: Callable[[str], Store],
         reports: Reports,
     ) -> None:
         self._command = command
-        self._places = [Place() for _ in range(processes)]
+        self._slots = [ProcessSlot() for _ in range(processes)]
         self._grace = grace
-        self._size = places
+        self._concurrency = concurrency
         self._open_store = open_store
         self._reports = reports
         self._exit_code = 0
@@ -98,9 +97,9 @@ class Supervisor:
     def _supervise(self, signals: int) -> None:
         while True:
             self._start_what_is_due()
-            if not any(place.child is not None or self._will_start(place) for place in self._places):
+            if not any(slot.child is not None or self._will_start(slot) for slot in self._slots):
                 return
-            children = [place.child for place in self._places if place.child is not None]
+            children = [slot.child for slot in self._slots if slot.child is not None]
             readable, _, _ = select.select([signals, *(child.report for child in children if child.is_talking)], [], [], self._pause())
             for child in children:
                 if child.report in readable:
@@ -114,47 +113,47 @@ class Supervisor:
 
     def _pause(self) -> float | None:
         """Seconds until something is due by the clock; None when only a child or a signal can make a difference."""
-        due = [place.start_at for place in self._places if self._will_start(place)]
+        due = [slot.start_at for slot in self._slots if self._will_start(slot)]
         if self._kill_at is not None:
             due.append(self._kill_at)
         return max(min(due) - time.monotonic(), 0.0) if due else None
 
     # -- start -----------------------------------------------------------------------------------------------------
 
-    def _will_start(self, place: Place) -> bool:
-        return place.child is None and not place.is_done and not self._is_stopping
+    def _will_start(self, slot: ProcessSlot) -> bool:
+        return slot.child is None and not slot.is_done and not self._is_stopping
 
     def _start_what_is_due(self) -> None:
-        for place in self._places:
-            if not self._has_started_one and any(one.child is not None for one in self._places):
+        for slot in self._slots:
+            if not self._has_started_one and any(one.child is not None for one in self._slots):
                 return  # a first one shows whether the application can be loaded, and says so once if not
-            if self._will_start(place) and place.start_at <= time.monotonic():
-                place.child = Child(self._command, nonce=token_hex(4), size=self._size)
+            if self._will_start(slot) and slot.start_at <= time.monotonic():
+                slot.child = Child(self._command, nonce=token_hex(4), size=self._concurrency)
 
     # -- the end of a child ------------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
-        for place in self._places:
-            child = place.child
+        for slot in self._slots:
+            child = slot.child
             if child is not None and child.has_ended():
-                place.child = None
+                slot.child = None
                 self._has_started_one = self._has_started_one or child.is_ready
                 self._take_back(child)
-                self._after_death(place, child)
+                self._after_death(slot, child)
                 child.close()
 
-    def _after_death(self, place: Place, child: Child) -> None:
+    def _after_death(self, slot: ProcessSlot, child: Child) -> None:
         if self._is_stopping:
             return
         if child.is_done:
-            place.is_done = True
+            slot.is_done = True
         elif child.code in HOPELESS and not child.is_ready and not self._has_started_one:
             self._exit_code = child.code
             self._stop()
         else:
-            place.failures = 1 if child.age >= STEADY_AFTER else place.failures + 1
-            pause = back_off(place.failures, was_ready=child.is_ready)
-            place.start_at = time.monotonic() + pause
+            slot.failures = 1 if child.age >= STEADY_AFTER else slot.failures + 1
+            pause = back_off(slot.failures, was_ready=child.is_ready)
+            slot.start_at = time.monotonic() + pause
             logger.error("worker process %d ended with %s: a new one starts in %.0f s", child.pid, child.how_it_ended, pause)
 
     def _take_back(self, child: Child) -> None:
@@ -213,18 +212,18 @@ class Supervisor:
         self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
-        for place in self._places:
+        for slot in self._slots:
             # A process that is not ready has no handler for a dump yet: the signal would kill it.
-            if place.child is not None and (number not in PASSED_ON or place.child.is_ready):
-                place.child.send(number)
+            if slot.child is not None and (number not in PASSED_ON or slot.child.is_ready):
+                slot.child.send(number)
 
     def _kill_what_outlives_the_grace(self) -> None:
         if self._kill_at is None or time.monotonic() < self._kill_at:
             return
-        for place in self._places:
-            if place.child is not None:
-                logger.error("worker process %d did not end within its grace and is killed", place.child.pid)
-                place.child.kill()
+        for slot in self._slots:
+            if slot.child is not None:
+                logger.error("worker process %d did not end within its grace and is killed", slot.child.pid)
+                slot.child.kill()
         self._kill_at = None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from onward.definition import Registry
 from onward.driver import Store
+from onward.registry import Registry
 from onward.worker.pulse import Pulse
 from onward.worker.reports import Reports
 

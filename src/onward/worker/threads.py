@@ -41,7 +41,7 @@ class Threads:
             try:
                 self._work(run)
             except BaseException:
-                # Only a defect of ours ends here: handlers' errors became outcomes. The place must live on.
+                # Only a defect of ours ends here: handlers' errors became outcomes. The slot must live on.
                 logger.exception("a slot failed outside its handler")
             with self._lock:
                 self._handed_out -= 1

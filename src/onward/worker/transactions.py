@@ -8,11 +8,15 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
-from onward.context import JobContext
-from onward.definition import Registry
-from onward.driver import Claim, Settlement, Store
-from onward.errors import OnwardError
+from onward.context import COMPLETED_ALREADY, JobContext
+from onward.driver import Store
+from onward.errors import LeaseLost, OnwardError
+from onward.jobs import Job
 from onward.outcome import Completed
+from onward.registry import Registry
+from onward.status import Status
+from onward.turn import Claim, Settlement
+from onward.worker.settlement import settlement_of
 
 LIMIT = timedelta(seconds=5)
 """How long a handler may hold the store's own write transaction."""
@@ -27,44 +31,67 @@ class StoreTransactions:
 
     @contextmanager
     def begin(self, context: JobContext) -> Iterator[Any]:
+        """A transaction of the store's own. It may last ``LIMIT`` on every store, so that a handler behaves the same on each."""
         _refuse_running_loop()
-        with context.collecting_children(), self._store.transaction(limit=LIMIT) as connection:
-            within = self._store.within(connection)
-            within.confirm(self._claim(context))
+        with context.collecting_children(), self._store.transaction(limit=LIMIT) as connection, self._ending(context, connection):
             yield connection
-            within.settle(self._completion(context))
         context.completed_in_transaction = True
 
     @contextmanager
     def join(self, context: JobContext, connection: Any) -> Iterator[Any]:
-        with context.collecting_children():
-            within = self._store.within(connection)
-            within.confirm(self._claim(context))
+        with context.collecting_children(), self._ending(context, connection):
             yield connection
-            within.settle(self._completion(context))
 
     @asynccontextmanager
     async def join_async(self, context: JobContext, connection: Any) -> AsyncIterator[Any]:
         with context.collecting_children():
-            within = self._store.within_async(connection)
-            await within.confirm(self._claim(context))
+            within, claim = self._store.within_async(connection), self._claim(context)
+            try:
+                await within.confirm(claim)
+            except LeaseLost:
+                if context.may_be_completed:
+                    _refuse_second(context, await within.get(claim.id))
+                raise
             yield connection
-            await within.settle(self._completion(context))
+            await within.settle(self._completion(claim, context))
+            context.may_be_completed = True
+
+    def has_completed(self, context: JobContext) -> bool:
+        """False also when the store cannot say: then the settlement finds out, behind the fence."""
+        try:
+            return _is_completed(context, self._store.get(context.job.id))
+        except OnwardError:
+            return False
+
+    @contextmanager
+    def _ending(self, context: JobContext, connection: Any) -> Iterator[None]:
+        within, claim = self._store.within(connection), self._claim(context)
+        try:
+            within.confirm(claim)
+        except LeaseLost:
+            if context.may_be_completed:
+                _refuse_second(context, within.get(claim.id))
+            raise
+        yield
+        within.settle(self._completion(claim, context))
+        context.may_be_completed = True
 
     def _claim(self, context: JobContext) -> Claim:
         context.check_lease()
         return Claim(context.job, self._definitions[context.job.type].lease)
 
-    def _completion(self, context: JobContext) -> Settlement:
-        return Settlement(
-            claim=self._claim(context),
-            outcome=Completed(),
-            children=tuple(context.children),
-            progress=context.reported,
-            processed=context.processed,
-            failed=context.failed,
-            keeps_history=self._definitions[context.job.type].keeps_history,
-        )
+    def _completion(self, claim: Claim, context: JobContext) -> Settlement:
+        context.check_lease()
+        return settlement_of(claim, self._definitions[claim.job.type], context, Completed())
+
+
+def _is_completed(context: JobContext, job: Job) -> bool:
+    return job.status is Status.COMPLETED and job.fence == context.job.fence
+
+
+def _refuse_second(context: JobContext, job: Job) -> None:
+    if _is_completed(context, job):
+        raise OnwardError(COMPLETED_ALREADY)
 
 
 def _refuse_running_loop() -> None:

@@ -14,12 +14,14 @@ from secrets import token_hex
 from typing import Any
 
 from onward.clock import Clock
-from onward.definition import Duration, Registry
-from onward.driver import Retention, Store
+from onward.definition import Duration
+from onward.driver import Store
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition
 from onward.events import Events
+from onward.inspection import Retention
 from onward.reconciler import Reconciler
+from onward.registry import Registry
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
@@ -97,7 +99,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         leases = [lease.total_seconds() for lease in definitions.leases().values()] or [60.0]
         limits = [one.timeout.total_seconds() for one in definitions if one.timeout is not None]
-        reports = Reports(events or Events(), self.lease_owner)
+        reports = Reports(events or Events(), self.lease_owner, store)
         executor = Executor(
             definitions,
             services,

@@ -9,25 +9,25 @@ from datetime import datetime, timedelta
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import asdict, replace
 
-from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand
-from onward.drivers.memory.ending import expire, set_aside
+from onward.drivers.memory.settle import expire, set_aside
 from onward.drivers.memory.tables import Tables
 from onward.jobs import Job
 from onward.status import Status
+from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
 
 class Taken(Struct, frozen=True):
     """What a claim took, and what it met on the way."""
 
     claims: tuple[Claim, ...]
-    expired: tuple[str, ...]
+    expired: tuple[Job, ...]
     next_due: timedelta | None
 
 
 def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
     """Give at most ``demand.slots`` due jobs to the owner, in order; set aside what it cannot run, end what is too late."""
     claims: list[Claim] = []
-    expired: list[str] = []
+    expired: list[Job] = []
     blocked = 0
     for job in _due(tables, demand, now):
         if len(claims) >= demand.slots or blocked >= TYPES_BLOCKED_PER_TURN:

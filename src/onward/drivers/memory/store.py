@@ -12,32 +12,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.clock import Clock, SystemClock
-from onward.driver import (
-    Answer,
-    AsyncWithin,
-    Capabilities,
-    Demand,
-    Extended,
-    Extension,
-    Finding,
-    JobFilter,
-    Question,
-    Retention,
-    Settlement,
-    Store,
-    Swept,
-    Turn,
-    Within,
-)
-from onward.drivers.memory import keeping, look, person
-from onward.drivers.memory.accept import accept_each
+from onward.driver import AsyncWithin, Capabilities, Store, Within
+from onward.drivers.memory import people, questions, sweep
 from onward.drivers.memory.claim import Taken, claim
-from onward.drivers.memory.ending import holds, settle, storable
+from onward.drivers.memory.enqueue import enqueue_each
+from onward.drivers.memory.settle import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
+from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.outcome import storable
 from onward.status import Status
+from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 NOTHING_TAKEN = Taken((), (), None)
 
@@ -89,7 +76,7 @@ class MemoryStore(Store):
 
     def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
         with self._writing() as tables:
-            answers = accept_each(tables, requests, self.clock.now())
+            answers = enqueue_each(tables, requests, self.clock.now())
         self.wake()
         return answers
 
@@ -174,24 +161,32 @@ class MemoryStore(Store):
             with self._tables.all_or_nothing():
                 yield self._tables
 
+    @property
+    def inside_transaction(self) -> bool:
+        with self._free:
+            return self._is_inside()
+
+    def _is_inside(self) -> bool:
+        return self._transaction is not None and self._transaction.thread == get_ident() and not self._transaction.is_overdue
+
     def _refuse_own_transaction(self) -> None:
-        if self._transaction is not None and self._transaction.thread == get_ident() and not self._transaction.is_overdue:
+        if self._is_inside():
             raise TransactionOpen("this thread is inside the store's transaction: pass its connection with within=")
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
         with self._reading() as tables:
-            return person.get(tables, job_id, owner)
+            return people.get(tables, job_id, owner)
 
     def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
         with self._reading() as tables:
-            found = [job for job in look.matching(tables.jobs.values(), where) if before is None or job.id < before]
+            found = [job for job in questions.matching(tables.jobs.values(), where) if before is None or job.id < before]
         return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
 
     def count(self, where: JobFilter) -> int:
         with self._reading() as tables:
-            return sum(1 for _ in look.matching(tables.jobs.values(), where))
+            return sum(1 for _ in questions.matching(tables.jobs.values(), where))
 
     def history(self, job_id: str) -> list[Attempt]:
         with self._reading() as tables:
@@ -201,11 +196,14 @@ class MemoryStore(Store):
         with self._reading() as tables:
             return [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
 
-    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
-        with self._reading() as tables:
-            return look.answer(tables.jobs.values(), question, self.clock.now(), stuck_after)
+    def cancel_requested(self, lease_owner: str) -> frozenset[str]:
+        return frozenset(job.id for job in self.held(lease_owner) if job.cancel_requested_at is not None)
 
-    def question_sql(self, question: Question) -> str:
+    def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
+        with self._reading() as tables:
+            return questions.answer(tables.jobs.values(), question, self.clock.now(), stuck_after)
+
+    def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
         raise OnwardError("the memory store has no SQL: ask without --sql, or use a database")
 
     def examine(self) -> list[Finding]:
@@ -215,38 +213,38 @@ class MemoryStore(Store):
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         with self._writing() as tables:
-            return person.cancel(tables, job_id, owner, self.clock.now())
+            return people.cancel(tables, job_id, owner, self.clock.now())
 
     def retry(self, job_id: str, *, owner: str | None = None) -> Job:
         with self._writing() as tables:
-            job = person.retry(tables, job_id, owner, self.clock.now())
+            job = people.retry(tables, job_id, owner, self.clock.now())
         self.wake()
         return job
 
     def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
         with self._writing() as tables:
-            job = person.run_now(tables, job_id, owner, self.clock.now())
+            job = people.run_now(tables, job_id, owner, self.clock.now())
         self.wake()
         return job
 
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         with self._writing() as tables:
-            person.delete(tables, job_id, owner)
+            people.delete(tables, job_id, owner)
 
     # -- keeping the store well --------------------------------------------------------------------------------------
 
     def sweep(self, types: Collection[str] = ()) -> Swept:
         with self._writing() as tables:
-            swept = keeping.sweep(tables, frozenset(types), self.clock.now())
+            swept = sweep.sweep(tables, frozenset(types), self.clock.now())
         self.wake()
         return swept
 
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
         with self._writing() as tables:
-            swept = keeping.recover(tables, lease_owner, frozenset(started), self.clock.now())
+            swept = sweep.recover(tables, lease_owner, frozenset(started), self.clock.now())
         self.wake()
         return swept
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         with self._writing() as tables:
-            return keeping.prune(tables, retention, limit, self.clock.now())
+            return sweep.prune(tables, retention, limit, self.clock.now())

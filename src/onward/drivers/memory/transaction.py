@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 from onward.clock import Clock
-from onward.driver import AsyncWithin, Claim, Settlement, Within
-from onward.drivers.memory import person
-from onward.drivers.memory.accept import accept
-from onward.drivers.memory.ending import holds, settle
+from onward.driver import AsyncWithin, Within
+from onward.drivers.memory import people
+from onward.drivers.memory.enqueue import enqueue
+from onward.drivers.memory.settle import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.errors import LeaseLost, NoTransaction, TransactionTooLong
 from onward.jobs import Accepted, Job, NewJob
+from onward.turn import Claim, Settlement
 
 
 class MemoryTransaction:
@@ -53,16 +54,16 @@ class MemoryWithin(Within):
         self._clock = clock
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
-        return accept(self._transaction.tables(), jobs, self._clock.now())
+        return enqueue(self._transaction.tables(), jobs, self._clock.now())
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        return person.get(self._transaction.tables(), job_id, owner)
+        return people.get(self._transaction.tables(), job_id, owner)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
-        return person.cancel(self._transaction.tables(), job_id, owner, self._clock.now())
+        return people.cancel(self._transaction.tables(), job_id, owner, self._clock.now())
 
     def retry(self, job_id: str, *, owner: str | None = None) -> Job:
-        return person.retry(self._transaction.tables(), job_id, owner, self._clock.now())
+        return people.retry(self._transaction.tables(), job_id, owner, self._clock.now())
 
     def confirm(self, claim: Claim) -> None:
         if holds(self._transaction.tables(), claim) is None:

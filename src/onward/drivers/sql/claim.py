@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from onward.driver import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
+from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import read_instant, read_jobs, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.jobs import Job
+from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
 
 
 def turn(settlements: Sequence[Settlement], demand: Demand | None, now: datetime) -> Operation[Turn]:
@@ -28,7 +30,7 @@ class Found(Struct):
     """What a claim found."""
 
     claims: list[Claim] = []
-    expired: list[str] = []
+    expired: list[Job] = []
     blocked: int = 0
     next_due: timedelta | None = None
 
@@ -73,8 +75,7 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
         # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
         known, expired, unknown, left = _sort_out(rows[:limit], demand, found, wanted, now_text)
         if expired:
-            found.expired += [row[0] for row in (yield Statement("expire", {"ids": as_json(expired), "now": now_text}))]
-            yield Statement("free_keys", {"ids": as_json(expired)})
+            found.expired += yield from expire(expired, now_text)
         if unknown:
             found.blocked += len(unknown)
             yield Statement("block", {"ids": as_json(unknown), "now": now_text})

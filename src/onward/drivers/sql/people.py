@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from onward.driver import Claim, JobFilter, Retention, Settlement
 from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import read_attempt, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import IllegalTransition, JobNotFound, LeaseLost
+from onward.inspection import JobFilter, Retention
 from onward.jobs import Attempt, Job, NewJob
-from onward.status import TRANSITIONS, Status, Verb
+from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
+from onward.turn import Claim, Settlement
 
 
 def get(job_id: str, owner: str | None) -> Operation[Job]:
@@ -58,6 +59,12 @@ def held(lease_owner: str) -> Operation[list[Job]]:
     return read_jobs(rows)[0]
 
 
+def cancel_requested(lease_owner: str) -> Operation[frozenset[str]]:
+    """Read which of this owner's running jobs a person asked to cancel."""
+    rows = yield Statement("cancel_requested", {"lease_owner": lease_owner})
+    return frozenset(row[0] for row in rows)
+
+
 def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Cancel a waiting job, or ask a running one to stop."""
     rows = yield Statement("cancel", {"id": job_id, "owner": owner, "now": write_instant(now)})
@@ -70,8 +77,8 @@ def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
 def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Queue a dead-lettered or cancelled job again; its key first, so that a held one changes nothing."""
     job = yield from get(job_id, owner)
-    if (job.status, Verb.RETRY_BY_HAND) not in TRANSITIONS:
-        raise _refusal(job, Verb.RETRY_BY_HAND)
+    if not is_legal(job.status, Verb.RETRY_BY_HAND):
+        raise IllegalTransition(why_not(job_id, job.status, Verb.RETRY_BY_HAND))
     if job.idempotency_key is not None:
         scope = (yield Statement("scope", {"id": job_id}))[0][0]
         yield from take_key(_asking_again(job), now, scope=scope or "active")
@@ -103,19 +110,15 @@ def delete(job_id: str, owner: str | None) -> Operation[None]:
     if job.idempotency_key is not None and job.status is not Status.IN_PROGRESS:
         yield Statement("free_keys", {"ids": as_json([job_id])})
     if not (yield Statement("delete", {"id": job_id, "owner": owner})):
-        raise IllegalTransition(f"job {job_id} is in_progress and cannot be deleted: cancel it first, or wait until it ends")
+        raise IllegalTransition(why_not_deleted(job_id))
     yield Statement("delete_history", {"ids": as_json([job_id])})
 
 
 def _changed(rows: list[Row], job_id: str, owner: str | None, verb: Verb) -> Operation[Job]:
     if rows:
         return read_job(rows[0])
-    raise _refusal((yield from get(job_id, owner)), verb)
-
-
-def _refusal(job: Job, verb: Verb) -> IllegalTransition:
-    allowed = [status.value for status, possible in TRANSITIONS if possible is verb]
-    return IllegalTransition(f"job {job.id} is {job.status.value}: {verb.value} is only possible from {', '.join(allowed)}")
+    job = yield from get(job_id, owner)
+    raise IllegalTransition(why_not(job_id, job.status, verb))
 
 
 def confirm(claim: Claim, now: datetime) -> Operation[None]:
@@ -136,15 +139,10 @@ def _lost(claim: Claim) -> LeaseLost:
 
 def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
     """Delete at most ``limit`` final jobs past their retention, and as many keys whose window is over."""
-    kept = {
-        Status.COMPLETED: retention.completed,
-        Status.CANCELLED: retention.cancelled,
-        Status.DEAD_LETTER: retention.dead_letter,
-    }
     deleted: list[str] = []
-    for status, age in kept.items():
-        if age is None or len(deleted) >= limit:
-            continue
+    for status, age in retention.by_status().items():
+        if len(deleted) >= limit:
+            break
         asked = {"status": status.value, "before": write_instant(now - age), "limit": limit - len(deleted)}
         deleted += [row[0] for row in (yield Statement("prune", asked))]
     if deleted:

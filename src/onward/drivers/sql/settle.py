@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from onward.driver import Settlement
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.rows import write_instant
-from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.drivers.sql.rows import read_jobs, write_instant
+from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.errors import DuplicateJob
-from onward.jobs import NewJob
-from onward.outcome import Completed, Outcome, Released, Retried, Snoozed
-from onward.status import Status
+from onward.jobs import Job, NewJob
+from onward.outcome import Completed, Ending, end_settled, is_stored, storable
+from onward.turn import Settlement
+
+Name: TypeAlias = tuple[str, int]
+"""Of a claim: the job's id and its fence."""
 
 
 class Settled(Struct, frozen=True):
@@ -28,81 +30,102 @@ class Settled(Struct, frozen=True):
 def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settled]:
     """Store how these claims ended. A refused one changes nothing and does not undo its neighbours."""
     now_text = write_instant(now)
-    ended: dict[str, str] = {}
-    plain = [one for one in settlements if _is_plain(one)]
+    firsts = list({_name(one): one for one in reversed(settlements)}.values())[::-1]
+    plain = [one for one in firsts if _is_plain(one)]
+    ended: set[Name] = set()
     if plain:
-        rows = [(one.claim.job.id, one.claim.job.fence, one.outcome.result) for one in plain]  # type: ignore[union-attr]
+        rows = [(*_name(one), one.outcome.result) for one in plain]  # type: ignore[union-attr]
         ended.update((yield Statement("complete", {"rows": as_json(rows), "now": now_text})))
-    if len(plain) < len(settlements):
-        others = [_ending(one, now) for one in settlements if not _is_plain(one)]
-        ended.update((yield Statement("settle", {"rows": as_json(others), "now": now_text})))
-    done = [one for one in settlements if one.claim.job.id in ended]
-    yield from _after(done, ended, now)
-    if len(done) == len(settlements):
+    endings: dict[Name, Ending] = {}
+    if len(plain) < len(firsts):
+        others = [one for one in firsts if not _is_plain(one)]
+        endings = yield from _endings(others)
+        changes = [_change(one, endings[_name(one)], now) for one in others]
+        ended.update((yield Statement("settle", {"rows": as_json(changes), "now": now_text})))
+    yield from _after([one for one in firsts if _name(one) in ended], endings, now)
+    if len(ended) == len(settlements):
         return Settled(tuple(settlements))
+    return (yield from _sort_out(settlements, {id(one) for one in firsts if _name(one) in ended}))
 
-    missing = [one for one in settlements if one.claim.job.id not in ended]
-    rows_shown = yield Statement("shown", {"ids": as_json([one.claim.job.id for one in missing])})
-    shown = {row[0]: row for row in rows_shown}
-    lost = [one for one in missing if not _is_shown(one, shown.get(one.claim.job.id))]
-    refused = {id(one) for one in lost}
-    return Settled(tuple(one for one in settlements if id(one) not in refused), tuple(lost))
+
+def _name(settlement: Settlement) -> Name:
+    job = settlement.claim.job
+    return job.id, job.fence
 
 
 def _is_plain(settlement: Settlement) -> bool:
     outcome = settlement.outcome
-    return type(outcome) is Completed and outcome.error is None and settlement.progress is None and _has_form(outcome.result)
-
-
-def _has_form(text: str | None) -> bool:
-    """Say whether a database can store the text: a lone surrogate has no form in UTF-8."""
-    if text is None or text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if type(outcome) is not Completed or outcome.error is not None or settlement.progress is not None:
         return False
-    return True
+    return outcome.result is None or outcome.result.isascii()
 
 
-def _ending(settlement: Settlement, now: datetime) -> tuple[Any, ...]:
-    outcome = settlement.outcome
-    later = write_instant(now + outcome.delay) if isinstance(outcome, Retried | Snoozed) else None
-    result, error = outcome.result if isinstance(outcome, Completed) else None, error_of(outcome)
-    if not _has_form(result):
-        result, error = None, "result could not be stored: it contains a lone surrogate"
-    job = settlement.claim.job
-    released, snoozed = isinstance(outcome, Released), isinstance(outcome, Snoozed)
-    return (
-        job.id,
-        job.fence,
-        outcome.status.value,
-        later,
-        error,
-        result,
-        settlement.progress if _has_form(settlement.progress) else None,
-        int(released),
-        int(snoozed),
-    )
+def _endings(settlements: Sequence[Settlement]) -> Operation[dict[Name, Ending]]:
+    """What each of these writes. Who was asked to cancel is read first; it stays true, since this transaction may write and no other."""
+    open_ends = [one.claim.id for one in settlements if not one.outcome.status.is_final]
+    asked = {row[0] for row in (yield Statement("asked_to_cancel", {"ids": as_json(open_ends)}))} if open_ends else set()
+    return {_name(one): end_settled(one.claim.job, one.outcome, is_cancel_requested=one.claim.id in asked) for one in settlements}
 
 
-def error_of(outcome: Outcome) -> str | None:
-    """Say what the outcome has to say of why the job did not complete."""
-    text = getattr(outcome, "error", None) or getattr(outcome, "reason", None)
-    # SQLite's text functions end at a NUL.
-    return None if text is None else str(text).replace("\0", "\\x00")
+def _change(settlement: Settlement, ending: Ending, now: datetime) -> dict[str, Any]:
+    progress = None if settlement.progress is None else storable(settlement.progress)
+    return write_ending(settlement.claim.job, ending, now) | {"progress": progress}
 
 
-def _after(done: Sequence[Settlement], ended: dict[str, str], now: datetime) -> Operation[None]:
-    freed = [one.claim.job.id for one in done if one.claim.job.idempotency_key is not None and Status(ended[one.claim.job.id]).is_final]
+def write_ending(job: Job, ending: Ending, now: datetime) -> dict[str, Any]:
+    """Give what ``settle`` and ``lose`` write into the row of a claim."""
+    return {
+        "id": job.id,
+        "fence": job.fence,
+        "status": ending.status.value,
+        "attempts": ending.attempts,
+        "lost_leases": ending.lost_leases,
+        "releases": ending.releases,
+        "snoozes": ending.snoozes,
+        "isolated": int(ending.isolated),
+        "error": ending.error,
+        "result": ending.result,
+        "scheduled_at": None if ending.delay is None else write_instant(now + ending.delay),
+        "finished_at": write_instant(now) if ending.status.is_final else None,
+    }
+
+
+def write_attempt(job: Job, ending: Ending, now: datetime, processed: int = 0, failed: int = 0) -> dict[str, Any]:
+    """Give what ``write_history`` writes for a claim. ``job`` is as claimed."""
+    return {
+        "job_id": job.id,
+        "fence": job.fence,
+        "attempt": job.attempts,
+        "lease_owner": job.lease_owner,
+        "outcome": ending.name,
+        "error": ending.reason,
+        "processed": processed,
+        "failed": failed,
+        "started_at": None if job.started_at is None else write_instant(job.started_at),
+        "finished_at": write_instant(now),
+    }
+
+
+def _after(done: Sequence[Settlement], endings: Mapping[Name, Ending], now: datetime) -> Operation[None]:
+    """What follows from endings that were really stored: keys, history, children."""
+    freed = [
+        one.claim.id
+        for one in done
+        if one.claim.job.idempotency_key is not None and ((ending := endings.get(_name(one))) is None or ending.status.is_final)
+    ]
     if freed:
         yield Statement("free_keys", {"ids": as_json(freed)})
-    history = [_attempt(one, ended[one.claim.job.id], now) for one in done if one.keeps_history or not isinstance(one.outcome, Completed)]
-    if history:
-        yield Statement("write_history", {"rows": as_json(history)})
+    kept = [one for one in done if one.keeps_history or not isinstance(one.outcome, Completed)]
+    if kept:
+        rows = [write_attempt(one.claim.job, endings.get(_name(one)) or _completed(one), now, one.processed, one.failed) for one in kept]
+        yield Statement("write_history", {"rows": as_json(rows)})
     children = [child for one in done if isinstance(one.outcome, Completed) for child in one.children]
     if children:
         yield from _enqueue_children(children, now)
+
+
+def _completed(settlement: Settlement) -> Ending:
+    return end_settled(settlement.claim.job, settlement.outcome, is_cancel_requested=False)
 
 
 def _enqueue_children(children: Sequence[NewJob], now: datetime) -> Operation[None]:
@@ -124,32 +147,11 @@ def _welcome(child: NewJob) -> NewJob:
     return NewJob(**{name: getattr(child, name) for name in NewJob.__struct_fields__} | {"on_duplicate": "return"})
 
 
-def _attempt(settlement: Settlement, status: str, now: datetime) -> tuple[Any, ...]:
-    job, outcome = settlement.claim.job, settlement.outcome
-    name = "cancelled" if status == Status.CANCELLED.value else outcome.name
-    started = None if job.started_at is None else write_instant(job.started_at)
-    return (
-        job.id,
-        job.fence,
-        job.attempts,
-        job.lease_owner,
-        name,
-        error_of(outcome),
-        settlement.processed,
-        settlement.failed,
-        started,
-        write_instant(now),
-    )
-
-
-def _is_shown(settlement: Settlement, row: Row | None) -> bool:
-    """Say whether the row is what this settlement would have written: then an earlier try was stored, and it counts as settled."""
-    if row is None:
-        return False
-    job, outcome = settlement.claim.job, settlement.outcome
-    _, status, fence, *counts = row
-    if fence != job.fence or status != outcome.status.value:
-        return False
-    # A sweep leaves a job queued under the same fence, as a release does; what they count tells them apart.
-    expected = [job.lost_leases, job.releases + isinstance(outcome, Released), job.snoozes + isinstance(outcome, Snoozed)]
-    return outcome.status.is_final or counts == expected
+def _sort_out(settlements: Sequence[Settlement], stored: Collection[int]) -> Operation[Settled]:
+    """Look at the rows that did not change: perhaps an earlier try of the same turn had changed them before its answer was lost."""
+    missing = [one for one in settlements if id(one) not in stored]
+    rows = yield Statement("shown", {"ids": as_json([one.claim.id for one in missing])})
+    shown = {job.id: job for job in read_jobs(rows)[0]}
+    lost = [one for one in missing if one.claim.id not in shown or not is_stored(shown[one.claim.id], one.claim.job, one.outcome)]
+    refused = {id(one) for one in lost}
+    return Settled(tuple(one for one in settlements if id(one) not in refused), tuple(lost))

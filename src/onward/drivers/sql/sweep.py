@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 
-from onward.definition import LONGEST_LEASE
-from onward.driver import Extended, Extension, Swept
+from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import read_job, read_jobs, write_instant
 from onward.drivers.sql.set_aside import set_aside
+from onward.drivers.sql.settle import write_attempt, write_ending
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.jobs import Job
-from onward.outcome import attempts_after_loss, lose
+from onward.jobs import LONGEST_LEASE, Job
+from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED, Ending, Released, end_lost, end_settled, storable
 from onward.status import Status
+from onward.turn import Extended, Extension, Swept
 
 EXPIRED_PER_SWEEP = 1000
 UNBLOCKED_AT_ONCE = 5000
@@ -21,7 +21,7 @@ UNBLOCKED_AT_ONCE = 5000
 
 def extend(extensions: Sequence[Extension], now: datetime) -> Operation[Extended]:
     """Renew leases by fence, whether or not they have run out already."""
-    rows = [(one.claim.id, one.claim.fence, write_instant(now + one.claim.lease), one.progress) for one in extensions]
+    rows = [(one.claim.id, one.claim.fence, write_instant(now + one.claim.lease), one.progress and storable(one.progress)) for one in extensions]
     renewed = yield Statement("extend", {"rows": as_json(rows), "now": write_instant(now)})
     ours = {row[0] for row in renewed}
     return Extended(
@@ -34,21 +34,18 @@ def sweep(now: datetime) -> Operation[Swept]:
     """Give back or dead-letter what ran out, and cancel what expired."""
     limits = {"now": write_instant(now), "too_far": write_instant(now + LONGEST_LEASE)}
     rows = yield Statement("run_out", limits)
-    swept = yield from _lose(rows, now, "lease lost: the worker {owner} stopped renewing it")
+    swept = yield from _end(rows, now, LEASE_RAN_OUT)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
-    expired: list[Row] = []
-    if due:
-        expired = yield Statement("expire", {"ids": as_json([row[0] for row in due]), "now": write_instant(now)})
-        yield Statement("free_keys", {"ids": as_json([row[0] for row in expired])})
-    return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=tuple(row[0] for row in expired))
+    expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
+    return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired))
 
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:
     """Take back the claims of a dead process. What had not started is released, and that does not count."""
     rows = yield Statement("held", {"lease_owner": lease_owner})
     begun = frozenset(started)
-    lost = yield from _lose([row for row in rows if row[0] in begun], now, "worker lost: the process {owner} died while it ran")
-    released = yield from _lose([row for row in rows if row[0] not in begun], now, None)
+    lost = yield from _end([row for row in rows if row[0] in begun], now, PROCESS_DIED)
+    released = yield from _end([row for row in rows if row[0] not in begun], now, None)
     return Swept(requeued=lost.requeued + released.requeued, dead_lettered=lost.dead_lettered + released.dead_lettered)
 
 
@@ -58,20 +55,18 @@ def unblock(types: Collection[str], now: datetime) -> Operation[int]:
     return len(rows)
 
 
-def _lose(rows: list[Row], now: datetime, reason: str | None) -> Operation[Swept]:
-    """End these claims. Without a reason they are released: the try is given back."""
-    if not rows:
-        return Swept()
-    now_text = write_instant(now)
+def _end(rows: list[Row], now: datetime, why: str | None) -> Operation[Swept]:
+    """End these claims as lost; without a reason they are released."""
     jobs, unreadable = read_jobs(rows)
-    yield from set_aside(unreadable, now_text)
-    changes = {job.id: _change(job, reason) for job in jobs}
-    if not changes:
+    yield from set_aside(unreadable, write_instant(now))
+    endings = {job.id: _ending(job, why) for job in jobs}
+    if not jobs:
         return Swept()
-    changed = yield Statement("lose", {"rows": as_json(list(changes.values())), "now": now_text})
+    changes = [write_ending(job, endings[job.id], now) | {"lease_until": _lease_until(job)} for job in jobs]
+    changed = yield Statement("lose", {"rows": as_json(changes), "now": write_instant(now)})
     after = sorted((read_job(row) for row in changed), key=lambda job: job.id)
     before = {job.id: job for job in jobs}
-    yield Statement("write_history", {"rows": as_json([_attempt(before[job.id], job, reason, now_text) for job in after])})
+    yield Statement("write_history", {"rows": as_json([write_attempt(before[job.id], endings[job.id], now) for job in after])})
     freed = [job.id for job in after if job.status.is_final and job.idempotency_key is not None]
     if freed:
         yield Statement("free_keys", {"ids": as_json(freed)})
@@ -81,18 +76,11 @@ def _lose(rows: list[Row], now: datetime, reason: str | None) -> Operation[Swept
     )
 
 
-def _change(job: Job, reason: str | None) -> tuple[Any, ...]:
-    status, attempts, error = Status.QUEUED, max(job.attempts - 1, 0), None
-    if reason is not None:
-        status, attempts, error = lose(job), attempts_after_loss(job), reason.format(owner=job.lease_owner)
-    if job.cancel_requested_at is not None:
-        status, error = Status.CANCELLED, "cancelled while it ran"
-    lease_until = None if job.lease_until is None else write_instant(job.lease_until)
-    return (job.id, job.fence, lease_until, status.value, attempts, int(reason is not None), error)
+def _ending(job: Job, why: str | None) -> Ending:
+    if why is not None:
+        return end_lost(job, why)
+    return end_settled(job, Released(), is_cancel_requested=job.cancel_requested_at is not None)
 
 
-def _attempt(before: Job, after: Job, reason: str | None, now_text: str) -> tuple[Any, ...]:
-    started = None if before.started_at is None else write_instant(before.started_at)
-    outcome = "lost" if reason is not None else "released"
-    error = None if reason is None else reason.format(owner=before.lease_owner)
-    return (before.id, before.fence, before.attempts, before.lease_owner, outcome, error, 0, 0, started, now_text)
+def _lease_until(job: Job) -> str | None:
+    return None if job.lease_until is None else write_instant(job.lease_until)

@@ -13,23 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from onward.clock import Clock
-from onward.driver import (
-    Answer,
-    AsyncWithin,
-    Capabilities,
-    Demand,
-    Extended,
-    Extension,
-    Finding,
-    JobFilter,
-    Question,
-    Retention,
-    Settlement,
-    Store,
-    Swept,
-    Turn,
-    Within,
-)
+from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
 from onward.drivers.sql import people, sweep
 from onward.drivers.sql.claim import turn
@@ -47,7 +31,9 @@ from onward.drivers.sqlite.vendor_errors import translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
 from onward.errors import DuplicateJob, InvalidSetting, OnwardError
+from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
@@ -165,6 +151,10 @@ class SQLiteStore(Store):
     def wake(self) -> None:
         self._waker.wake()
 
+    @property
+    def inside_transaction(self) -> bool:
+        return self._file.is_inside
+
     # -- a database --------------------------------------------------------------------------------------------------
 
     def transaction(self, *, limit: timedelta | None = None) -> AbstractContextManager[Any]:
@@ -215,6 +205,9 @@ class SQLiteStore(Store):
     def held(self, lease_owner: str) -> list[Job]:
         return self._read(lambda: people.held(lease_owner))
 
+    def cancel_requested(self, lease_owner: str) -> frozenset[str]:
+        return self._read(lambda: people.cancel_requested(lease_owner))
+
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._write(lambda: people.cancel(job_id, owner, self.clock.now()))
 
@@ -245,11 +238,11 @@ class SQLiteStore(Store):
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         return self._write(lambda: people.prune(retention, limit, self.clock.now()))
 
-    def answer(self, question: Question, *, stuck_after: timedelta = timedelta(minutes=5)) -> Answer:
+    def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
         return self._file.read(lambda cursor: questions(cursor, self.statements, question, self.clock.now(), stuck_after))
 
-    def question_sql(self, question: Question) -> str:
-        return question_sql(self.statements, question)
+    def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
+        return question_sql(self.statements, question, stuck_after)
 
     def examine(self) -> list[Finding]:
         self._file.open()

@@ -8,9 +8,9 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from onward.driver import Finding
 from onward.drivers.sqlite.file_system import is_network
 from onward.drivers.sqlite.migrate import migrations, version
+from onward.inspection import Finding
 
 FIXED_IN = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
 LARGE_LOG = 256 * 1024 * 1024

@@ -259,9 +259,14 @@ class SQLiteFile:
 
     # -- who holds the lock, and what is new -------------------------------------------------------------------------
 
+    @property
+    def is_inside(self) -> bool:
+        """True in a thread that is inside a transaction of the store's own."""
+        return threading.get_ident() in self.inside
+
     def refuse_inside(self) -> None:
         """Raise ``TransactionOpen`` in a thread that holds the write lock itself: it would wait for itself."""
-        if threading.get_ident() in self.inside:
+        if self.is_inside:
             raise TransactionOpen(
                 "this thread is inside a transaction of the store, so the call could only wait for itself: pass within=connection"
             )

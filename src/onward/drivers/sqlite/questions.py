@@ -6,16 +6,14 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from onward.driver import QUESTIONS, Answer, Question
 from onward.drivers.sql.rows import write_instant
 from onward.errors import InvalidSetting
+from onward.inspection import QUESTIONS, Answer, Question
 
-STUCK_AFTER = timedelta(minutes=5)
 
-
-def question_sql(statements: Mapping[str, str], question: Question) -> str:
+def question_sql(statements: Mapping[str, str], question: Question, stuck_after: timedelta) -> str:
     """The query, to paste into ``sqlite3``."""
-    return _fill(_block(statements, question), "'now'", STUCK_AFTER) + ";"
+    return _fill(_block(statements, question), "'now'", stuck_after) + ";"
 
 
 def questions(cursor: sqlite3.Cursor, statements: Mapping[str, str], question: Question, now: datetime, stuck_after: timedelta) -> Answer:

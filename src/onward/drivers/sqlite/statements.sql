@@ -38,30 +38,28 @@ INSERT INTO {prefix}jobs (
 
 -- == turn ==
 
+-- name: asked_to_cancel
+-- Before `settle`, for endings that are none: a person may have asked since the claim. A backend with several writers locks these rows.
+SELECT id FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL;
+
 -- name: settle
--- complete, retry, dead-letter, release, snooze, cancel: in_progress → what the outcome says.
--- A job whose cancellation was requested and that did not complete ends cancelled, whatever else was asked for.
+-- complete, retry, dead-letter, release, snooze, cancel: in_progress → what `onward.outcome.Ending` says, field by field.
 -- The fence is the proof: a claim that is not the newest changes no row, and the ids that come back are those really settled.
 UPDATE {prefix}jobs SET
-    status = CASE WHEN ended.status IN ('queued', 'retrying') AND cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE ended.status END,
-    finished_at = CASE WHEN ended.status IN ('queued', 'retrying') AND cancel_requested_at IS NULL THEN NULL ELSE :now END,
-    scheduled_at = coalesce(ended.scheduled_at, {prefix}jobs.scheduled_at),
-    attempts = {prefix}jobs.attempts - ended.released - ended.snoozed,
-    releases = {prefix}jobs.releases + ended.released,
-    snoozes = {prefix}jobs.snoozes + ended.snoozed,
-    error = CASE WHEN ended.status = 'queued' THEN {prefix}jobs.error ELSE ended.error END,
-    result = ended.result,
-    progress = coalesce(ended.progress, {prefix}jobs.progress),
-    lease_owner = NULL,
-    lease_until = NULL,
-    updated_at = :now
+    status = ended.status, attempts = ended.attempts, lost_leases = ended.lost_leases, releases = ended.releases,
+    snoozes = ended.snoozes, isolated = ended.isolated, error = ended.error, result = ended.result,
+    scheduled_at = coalesce(ended.scheduled_at, {prefix}jobs.scheduled_at), progress = coalesce(ended.progress, {prefix}jobs.progress),
+    lease_owner = NULL, lease_until = NULL, finished_at = ended.finished_at, updated_at = :now
 FROM (
-    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS status, json_extract(value, '$[3]') AS scheduled_at, json_extract(value, '$[4]') AS error,
-        json_extract(value, '$[5]') AS result, json_extract(value, '$[6]') AS progress, json_extract(value, '$[7]') AS released, json_extract(value, '$[8]') AS snoozed
+    SELECT
+        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.status') AS status, json_extract(value, '$.finished_at') AS finished_at,
+        json_extract(value, '$.attempts') AS attempts, json_extract(value, '$.lost_leases') AS lost_leases, json_extract(value, '$.releases') AS releases,
+        json_extract(value, '$.snoozes') AS snoozes, json_extract(value, '$.isolated') AS isolated, json_extract(value, '$.scheduled_at') AS scheduled_at,
+        json_extract(value, '$.error') AS error, json_extract(value, '$.result') AS result, json_extract(value, '$.progress') AS progress
     FROM json_each(:rows)
 ) AS ended
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, status;
+RETURNING id, fence;
 
 -- name: complete
 -- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has, and twice as quick.
@@ -70,11 +68,11 @@ UPDATE {prefix}jobs SET
     lease_owner = NULL, lease_until = NULL, updated_at = :now
 FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS result FROM json_each(:rows)) AS ended
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, status;
+RETURNING id, fence;
 
 -- name: shown
--- What the rows show whose settlement changed nothing: perhaps an earlier try of the same turn was stored before its answer was lost.
-SELECT id, status, fence, lost_leases, releases, snoozes FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
+-- The rows whose settlement changed nothing: perhaps an earlier try of the same turn was stored before its answer was lost.
+SELECT {columns} FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: free_keys
 -- The end of a job frees its key of scope `active` (the only one without an end of its own).
@@ -86,8 +84,11 @@ WHERE (owner, type, key) IN (
 
 -- name: write_history
 -- A repeated turn finds its rows there already.
-INSERT INTO {prefix}history ({attempt_columns})
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]'), json_extract(value, '$[8]'), json_extract(value, '$[9]')
+INSERT INTO {prefix}history (job_id, fence, attempt, lease_owner, outcome, error, processed, failed, started_at, finished_at)
+SELECT
+    json_extract(value, '$.job_id'), json_extract(value, '$.fence'), json_extract(value, '$.attempt'), json_extract(value, '$.lease_owner'),
+    json_extract(value, '$.outcome'), json_extract(value, '$.error'), json_extract(value, '$.processed'),
+    json_extract(value, '$.failed'), json_extract(value, '$.started_at'), json_extract(value, '$.finished_at')
 FROM json_each(:rows) WHERE true
 ON CONFLICT DO NOTHING;
 
@@ -144,7 +145,7 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retryi
 -- cancel: queued, retrying → cancelled, since it was not run before expires_at.
 UPDATE {prefix}jobs SET status = 'cancelled', error = 'expired', blocked_by = NULL, finished_at = :now, updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying') AND expires_at <= :now
-RETURNING id;
+RETURNING {columns};
 
 -- name: set_aside
 -- dead-letter: a row that cannot be read stops only itself.
@@ -177,16 +178,21 @@ WHERE status = 'in_progress' AND (lease_until <= :now OR lease_until > :too_far 
 -- name: held
 SELECT {columns} FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :lease_owner ORDER BY id;
 
+-- name: cancel_requested
+-- Asked at every poll: only the ids, over the index of what runs.
+SELECT id FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :lease_owner AND cancel_requested_at IS NOT NULL;
+
 -- name: lose
--- lose: in_progress → queued, dead_letter (or cancelled, if a person had asked for it). Fence and lease are checked again here:
--- in between the claim may have completed, been renewed, or been made anew.
+-- lose: in_progress → what `onward.outcome.Ending` says. Fence and lease are checked again here: in between the claim may have
+-- completed, been renewed, or been made anew.
 UPDATE {prefix}jobs SET
-    status = lost.status, attempts = lost.attempts, lost_leases = lost_leases + lost.counted, releases = releases + 1 - lost.counted,
-    error = coalesce(lost.error, {prefix}jobs.error), lease_owner = NULL, lease_until = NULL,
-    finished_at = CASE WHEN lost.status = 'queued' THEN NULL ELSE :now END, updated_at = :now
+    status = lost.status, attempts = lost.attempts, lost_leases = lost.lost_leases, releases = lost.releases, error = lost.error,
+    lease_owner = NULL, lease_until = NULL, finished_at = lost.finished_at, updated_at = :now
 FROM (
-    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS lease_until, json_extract(value, '$[3]') AS status, json_extract(value, '$[4]') AS attempts,
-        json_extract(value, '$[5]') AS counted, json_extract(value, '$[6]') AS error
+    SELECT
+        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until, json_extract(value, '$.status') AS status,
+        json_extract(value, '$.finished_at') AS finished_at, json_extract(value, '$.attempts') AS attempts, json_extract(value, '$.lost_leases') AS lost_leases,
+        json_extract(value, '$.releases') AS releases, json_extract(value, '$.error') AS error
     FROM json_each(:rows)
 ) AS lost
 WHERE {prefix}jobs.id = lost.id AND {prefix}jobs.fence = lost.fence AND {prefix}jobs.status = 'in_progress'
@@ -281,7 +287,7 @@ DELETE FROM {prefix}history WHERE job_id IN (SELECT value FROM json_each(:ids));
 -- The oldest first, by the index on what is final; small batches, since other writers wait meanwhile.
 DELETE FROM {prefix}jobs WHERE id IN (
     SELECT id FROM {prefix}jobs
-    WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status AND finished_at < :before
+    WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status AND finished_at <= :before
     ORDER BY finished_at LIMIT :limit
 )
 RETURNING id;

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from onward.clock import Clock
-from onward.driver import AsyncWithin, Claim, Settlement, Within
+from onward.driver import AsyncWithin, Within
 from onward.drivers.borrowed import Bridge
 from onward.drivers.sql import people
 from onward.drivers.sql.enqueue import enqueue
@@ -18,6 +18,7 @@ from onward.drivers.sql.statements import Many, Operation, Row, run
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
 from onward.jobs import Accepted, Job, NewJob
+from onward.turn import Claim, Settlement
 
 T = TypeVar("T")
 FULL = 2

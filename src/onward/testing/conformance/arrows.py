@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Claim, Store
+from onward.driver import Store
 from onward.errors import IllegalTransition
 from onward.status import TRANSITIONS, Status, Verb, is_legal
 from onward.testing.conformance.steps import OUTCOMES, PAST_LEASE, bring_to, claim, is_settled, settle
+from onward.turn import Claim
 
 PAIRS = [(status, verb) for status in Status for verb in Verb]
 BY_PERSON = (Verb.CANCEL, Verb.RUN_NOW, Verb.RETRY_BY_HAND)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from onward.clock import FakeClock
-from onward.driver import TYPES_BLOCKED_PER_TURN, Store
+from onward.driver import Store
 from onward.status import Status
 from onward.testing.conformance.steps import NO_DELAY, OTHER, claim, claim_everything, claim_one, demand, enqueue, read
 from onward.testing.factories import make_new_job
+from onward.turn import TYPES_BLOCKED_PER_TURN
 
 
 class TestUnknownTypes:

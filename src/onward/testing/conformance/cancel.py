@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Extension, JobFilter, Store
+from onward.driver import Store
 from onward.errors import IllegalTransition, JobNotFound
+from onward.inspection import JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -23,6 +24,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Extension
 
 
 class TestCancel:

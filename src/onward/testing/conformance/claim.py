@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 from onward.clock import FakeClock
-from onward.driver import Demand, JobFilter, Store
+from onward.driver import Store
 from onward.ids import new_id
+from onward.inspection import JobFilter
 from onward.outcome import EXPIRED, Retried
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -25,6 +26,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Demand
 
 
 class TestClaim:
@@ -172,8 +174,8 @@ class TestExpiry:
         asked = enqueue(store, delay=SOON, expires=SOON)
         clock.advance(21)
         turn = store.turn(demand=demand(1))
-        assert (turn.claims, turn.expired) == ((), (asked.id,))
         job = read(store, asked)
+        assert (turn.claims, turn.expired) == ((), (job,))
         assert (job.status, job.error, job.attempts, job.finished_at) == (Status.CANCELLED, EXPIRED, 0, clock.now())
 
     def test_a_job_within_its_time_runs(self, store: Store, clock: FakeClock) -> None:
@@ -202,8 +204,9 @@ class TestExpiry:
         """A queue without workers must not keep the promise of running one day."""
         asked = enqueue(store, queue="deserted", expires=SOON)
         clock.advance(11)
-        assert store.sweep().expired == (asked.id,)
-        assert read(store, asked).error == EXPIRED
+        expired = store.sweep().expired
+        assert expired == (read(store, asked),)
+        assert (expired[0].status, expired[0].error) == (Status.CANCELLED, EXPIRED)
         assert store.sweep().expired == ()
 
     def test_an_expired_job_that_a_person_retries_runs(self, store: Store, clock: FakeClock) -> None:

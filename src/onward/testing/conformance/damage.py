@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Settlement, Store
+from onward.driver import Store
+from onward.inspection import JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -27,6 +28,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Settlement
 
 Raw: TypeAlias = Callable[[str, str, Any], None]
 """``raw(job_id, column, value)`` writes into a stored row behind the store's back."""

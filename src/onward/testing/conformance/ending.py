@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Settlement, Store
+from onward.driver import Store
+from onward.inspection import JobFilter
 from onward.jobs import Attempt, OnDuplicate
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status
@@ -25,6 +26,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Settlement
 
 
 class TestEnding:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Store
+from onward.driver import Store
 from onward.errors import DuplicateJob
 from onward.ids import new_id
+from onward.inspection import JobFilter
 from onward.status import Status
 from onward.testing.conformance.steps import SOON, claim, enqueue, read
 from onward.testing.factories import make_new_job

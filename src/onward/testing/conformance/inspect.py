@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import QUESTIONS, JobFilter, Question, Store
+from onward.driver import Store
 from onward.errors import JobNotFound, OnwardError
+from onward.inspection import QUESTIONS, JobFilter, Question
 from onward.outcome import Completed, DeadLettered
 from onward.status import Status
 from onward.testing.conformance.steps import OWNER, PAST_LEASE, SOON, bring_to, claim_one, enqueue, settle

@@ -8,8 +8,9 @@ from datetime import timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Claim, Demand, Extension, JobFilter, Settlement, Store
+from onward.driver import Store
 from onward.errors import LeaseLost
+from onward.inspection import JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -26,6 +27,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Claim, Demand, Extension, Settlement
 
 
 def lose(store: Store, clock: FakeClock) -> Claim:

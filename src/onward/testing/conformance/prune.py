@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Retention, Store
+from onward.driver import Store
 from onward.errors import JobNotFound
+from onward.inspection import JobFilter, Retention
 from onward.outcome import Completed
 from onward.status import FINAL, Status
 from onward.testing.conformance.steps import NO_DELAY, bring_to, claim, claim_one, enqueue, read, settle

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Store
+from onward.driver import Store
 from onward.errors import DuplicateJob
+from onward.inspection import JobFilter
 from onward.outcome import DeadLettered
 from onward.status import Status
 from onward.testing.conformance.steps import at_once, claim_one, enqueue, read, settle

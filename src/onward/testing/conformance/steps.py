@@ -8,11 +8,12 @@ from datetime import timedelta
 from threading import Barrier
 from typing import Any, TypeVar
 
-from onward.driver import Claim, Demand, Settlement, Store, Turn
+from onward.driver import Store
 from onward.jobs import Job, NewJob
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status, Verb
 from onward.testing.factories import make_new_job
+from onward.turn import Claim, Demand, Settlement, Turn
 
 T = TypeVar("T")
 

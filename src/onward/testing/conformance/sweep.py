@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Settlement, Store
+from onward.driver import Store
+from onward.inspection import JobFilter
 from onward.jobs import Job
 from onward.outcome import Completed
 from onward.status import Status
@@ -23,6 +24,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
+from onward.turn import Settlement
 
 
 class TestSweep:

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import Extension, JobFilter, Retention, Settlement, Store
+from onward.driver import Store
 from onward.errors import DuplicateJob, JobNotFound, NoTransaction, StoreError, TransactionOpen, TransactionTooLong
+from onward.inspection import JobFilter, Retention
 from onward.outcome import Completed, DeadLettered, Retried
 from onward.status import Status
 from onward.testing.conformance.steps import NO_DELAY, SOON, claim, claim_one, demand, enqueue, read, settle
 from onward.testing.factories import make_new_job
+from onward.turn import Extension, Settlement
 
 
 class Change(Exception):

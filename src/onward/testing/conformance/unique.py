@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from onward.clock import FakeClock
-from onward.driver import JobFilter, Retention, Store
+from onward.driver import Store
 from onward.errors import DuplicateJob, KeyReused
+from onward.inspection import JobFilter, Retention
 from onward.jobs import NewJob
 from onward.outcome import Outcome, Released, Retried, Snoozed
 from onward.status import Status

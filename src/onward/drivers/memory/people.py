@@ -6,11 +6,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from onward.drivers.memory.ending import cancel_waiting
+from onward.drivers.memory.settle import cancel_waiting
 from onward.drivers.memory.tables import KeyHolder, Tables
 from onward.errors import DuplicateJob, IllegalTransition, JobNotFound
 from onward.jobs import Job
-from onward.status import TRANSITIONS, Status, Verb, is_legal
+from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
 from onward.unique import key_lasts
 
 
@@ -68,7 +68,7 @@ def delete(tables: Tables, job_id: str, owner: str | None) -> None:
     """Remove a job that is not running."""
     job = get(tables, job_id, owner)
     if job.status is Status.IN_PROGRESS:
-        raise IllegalTransition(f"job {job_id} is in_progress and cannot be deleted: cancel it, and delete it when it has ended")
+        raise IllegalTransition(why_not_deleted(job_id))
     tables.remove_job(job)
 
 
@@ -92,6 +92,5 @@ def _take_key_again(tables: Tables, job: Job, now: datetime) -> None:
 def _allowed(tables: Tables, job_id: str, owner: str | None, verb: Verb) -> Job:
     job = get(tables, job_id, owner)
     if not is_legal(job.status, verb):
-        legal = ", ".join(status for status, known in TRANSITIONS if known is verb)
-        raise IllegalTransition(f"job {job_id} is {job.status}, and '{verb}' is only for a job that is {legal.replace(', ', ' or ')}")
+        raise IllegalTransition(why_not(job_id, job.status, verb))
     return job

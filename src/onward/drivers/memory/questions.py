@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from onward.driver import Answer, JobFilter, Question
+from onward.inspection import Answer, JobFilter, Question
 from onward.jobs import Job
 from onward.status import Status
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
-from onward.driver import Retention, Swept
-from onward.drivers.memory.ending import expire, give_back, is_lost, take_back
+from onward.drivers.memory.settle import expire, give_back, is_lost, take_back
 from onward.drivers.memory.tables import Tables
-from onward.jobs import Job
+from onward.inspection import Retention
+from onward.jobs import LONGEST_LEASE, Job
+from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
 from onward.status import Status
-
-LONGEST_LEASE = timedelta(days=1)
+from onward.turn import Swept
 
 
 def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     """Take back what lost its lease, end what expired, and let jobs of ``types`` run again."""
     jobs = list(tables.jobs.values())
-    returned = [take_back(tables, job, now) for job in jobs if is_lost(job, now, LONGEST_LEASE)]
+    returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in jobs if is_lost(job, now, LONGEST_LEASE)]
     too_late = [job for job in jobs if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
     expired = tuple(expire(tables, job, now) for job in too_late)
     blocked = [job for job in tables.jobs.values() if job.blocked_by == "type" and job.type in types]
@@ -31,16 +31,12 @@ def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
 def recover(tables: Tables, lease_owner: str, started: Collection[str], now: datetime) -> Swept:
     """Take back every claim of a process that is known to be dead."""
     claimed = [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
-    return _swept([take_back(tables, job, now) if job.id in started else give_back(tables, job, now) for job in claimed])
+    return _swept([take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in claimed])
 
 
 def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> int:
     """Delete what finished longest ago and is past its retention."""
-    kept_for = {
-        Status.COMPLETED: retention.completed,
-        Status.CANCELLED: retention.cancelled,
-        Status.DEAD_LETTER: retention.dead_letter,
-    }
+    kept_for = retention.by_status()
     old = [
         (job.finished_at, job.id)
         for job in tables.jobs.values()
@@ -53,7 +49,7 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
     return min(len(old), limit)
 
 
-def _swept(returned: Iterable[Job], *, expired: tuple[str, ...] = (), unblocked: int = 0) -> Swept:
+def _swept(returned: Iterable[Job], *, expired: tuple[Job, ...] = (), unblocked: int = 0) -> Swept:
     jobs = list(returned)
     return Swept(
         requeued=tuple(job for job in jobs if job.status is Status.QUEUED),

@@ -12,18 +12,18 @@ from onward.status import Status
 from onward.unique import answer_duplicate, answer_same_id, key_lasts
 
 
-def accept_each(tables: Tables, requests: Sequence[Sequence[NewJob]], now: datetime) -> list[list[Accepted] | Exception]:
+def enqueue_each(tables: Tables, requests: Sequence[Sequence[NewJob]], now: datetime) -> list[list[Accepted] | Exception]:
     """Accept independent requests, each whole or not at all."""
     answers: list[list[Accepted] | Exception] = []
     for request in requests:
         try:
-            answers.append(accept(tables, request, now))
+            answers.append(enqueue(tables, request, now))
         except DuplicateJob as refused:
             answers.append(refused)
     return answers
 
 
-def accept(tables: Tables, request: Sequence[NewJob], now: datetime) -> list[Accepted]:
+def enqueue(tables: Tables, request: Sequence[NewJob], now: datetime) -> list[Accepted]:
     """Accept these jobs, all or none. Raises ``DuplicateJob`` or ``KeyReused``."""
     with tables.all_or_nothing():
         return [_accept_one(tables, asked, now) for asked in request]

@@ -1,0 +1,94 @@
+"""The values of a worker's turn: what it asks of a store, what it tells it, and what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from msgspec import Struct
+
+from onward.jobs import Job, NewJob
+from onward.outcome import Outcome
+
+TYPES_BLOCKED_PER_TURN = 1000
+
+
+class Claim(Struct, frozen=True):
+    """The proof that a run is ours: the job as claimed, whose ``fence`` and ``lease_owner`` every later statement names."""
+
+    job: Job
+    lease: timedelta
+    """How long each renewal lasts."""
+
+    @property
+    def id(self) -> str:
+        return self.job.id
+
+    @property
+    def fence(self) -> int:
+        return self.job.fence
+
+
+class Settlement(Struct, frozen=True, kw_only=True):
+    """How one claim ended and what is committed with it."""
+
+    claim: Claim
+    outcome: Outcome
+    children: tuple[NewJob, ...] = ()
+    """Enqueued in the same commit, and only if the outcome is ``Completed``."""
+    progress: str | None = None
+    processed: int = 0
+    failed: int = 0
+    keeps_history: bool = False
+    """Write an attempt also for a success. Every other ending is always written."""
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """What a worker can take on."""
+
+    lease_owner: str
+    slots: int
+    types: Mapping[str, timedelta]
+    """The job types it knows, and the lease of each. A due job of another type gets ``blocked_by = 'type'`` and spends no try."""
+    queues: tuple[str, ...] = ()
+    """The queues it serves; empty means every queue."""
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """What one turn did."""
+
+    settled: tuple[Settlement, ...] = ()
+    """Settlements that hold now, those included that an earlier try of the same turn had stored before its answer was lost."""
+    lost: tuple[Settlement, ...] = ()
+    """Settlements refused because the claim was not the newest any more, or the row is gone. Nothing of them was stored."""
+    claims: tuple[Claim, ...] = ()
+    """In the order to run them: priority, scheduled_at, id."""
+    expired: tuple[Job, ...] = ()
+    """Due jobs that were past ``expires_at`` and ended cancelled."""
+    next_due: timedelta | None = None
+    """When the next job of these queues is due; zero when more is due already; None when nothing waits."""
+
+
+class Extension(Struct, frozen=True):
+    """Ask to renew one claim's lease, and store how far the handler has come."""
+
+    claim: Claim
+    progress: str | None = None
+
+
+class Extended(Struct, frozen=True):
+    """The answer to a heartbeat, as job ids."""
+
+    lost: frozenset[str] = frozenset()
+    """Claims that are not ours any more."""
+    cancel_requested: frozenset[str] = frozenset()
+    """Claims that a person asked to cancel."""
+
+
+class Swept(Struct, frozen=True, kw_only=True):
+    """What a sweep, or the recovery of a dead process, changed. Jobs as they are afterwards."""
+
+    requeued: tuple[Job, ...] = ()
+    dead_lettered: tuple[Job, ...] = ()
+    expired: tuple[Job, ...] = ()
+    unblocked: int = 0

@@ -1,0 +1,23 @@
+"""What is stored of a run, whichever way it is stored: in a worker's turn, or in the handler's own transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onward.context import JobContext
+from onward.definition import JobDefinition
+from onward.outcome import Completed, Outcome
+from onward.turn import Claim, Settlement
+
+
+def settlement_of(claim: Claim, definition: JobDefinition[Any], context: JobContext, outcome: Outcome) -> Settlement:
+    """Put together an outcome and what the handler left in its context; children only go with a completion."""
+    return Settlement(
+        claim=claim,
+        outcome=outcome,
+        children=tuple(context.children) if isinstance(outcome, Completed) else (),
+        progress=context.reported,
+        processed=context.processed,
+        failed=context.failed,
+        keeps_history=definition.keeps_history,
+    )

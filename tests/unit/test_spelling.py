@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from onward.spelling import did_you_mean
+
+
+def test_the_nearest_known_word_is_named() -> None:
+    """Most unknown words are a slip of one letter, or a dash for an underscore."""
+    assert did_you_mean("priorty", ["queue", "priority"]) == ": did you mean 'priority'?"
+    assert did_you_mean("In-Progress", ["queued", "in_progress"]) == ": did you mean 'in_progress'?"
+
+
+def test_all_words_are_named_when_none_is_near() -> None:
+    """A wrong guess is worse than the list."""
+    assert did_you_mean("pending", ["queued", "completed"]) == "; known are queued, completed"

@@ -18,12 +18,12 @@ from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
+from onward.options import WorkerOptions
 from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.settings import find_url
 from onward.spelling import did_you_mean
 from onward.status import Status
-from onward.worker_options import WorkerOptions
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker

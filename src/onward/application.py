@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from onward.app import Onward
+from onward.definition import JobDefinition
 from onward.errors import ApplicationNotFound, OnwardError
 
 
@@ -22,7 +23,10 @@ def load_application(name: str) -> Onward:
     module_name, colon, attribute = name.partition(":")
     if not colon or not module_name or not attribute:
         raise ApplicationNotFound(f"{name!r} names no application: write module:attribute, such as myapp.jobs:app")
-    found = _walk(_import(module_name), module_name, attribute)
+    module = _import(module_name)
+    found = _walk(module, module_name, attribute)
+    if isinstance(found, JobDefinition):
+        raise ApplicationNotFound(f"{name} is a job, not an application{_hint(module)}")
     if not isinstance(found, Onward) and callable(found) and not isinstance(found, type):
         found = _call(found, name)
     if not isinstance(found, Onward):
@@ -52,10 +56,13 @@ def _walk(module: ModuleType, module_name: str, attribute: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            applications = sorted(key for key, value in vars(module).items() if isinstance(value, Onward))
-            hint = f"; it has {', '.join(applications)}" if applications else ""
-            raise ApplicationNotFound(f"the module {module_name} has no {attribute!r}{hint}") from None
+            raise ApplicationNotFound(f"the module {module_name} has no {attribute!r}{_hint(module)}") from None
     return found
+
+
+def _hint(module: ModuleType) -> str:
+    applications = sorted(key for key, value in vars(module).items() if isinstance(value, Onward))
+    return f"; the module's application is {' or '.join(applications)}" if applications else ""
 
 
 def _call(factory: Any, name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, Typed
 from onward.durations import parse_duration, parse_moment
 from onward.errors import InvalidDefinition, InvalidTime
 from onward.ids import is_id, new_id
-from onward.jobs import HIGHEST_PRIORITY, LOWEST_PRIORITY, EnqueueOptions, NewJob, OnDuplicate, Scope
+from onward.jobs import HIGHEST_PRIORITY, LONGEST_LEASE, LOWEST_PRIORITY, EnqueueOptions, NewJob, OnDuplicate, Scope
 from onward.payload import Codec, encode_metadata, payload_hash
 from onward.retry import RetryPolicy
 from onward.signature import is_async, read_signature
@@ -27,7 +27,6 @@ Duration: TypeAlias = timedelta | float | str
 KeyRule: TypeAlias = Callable[[P], str] | Literal["payload"] | None
 """How the key is made: from the payload by a function, or from the payload's canonical hash."""
 
-LONGEST_LEASE = timedelta(days=1)
 _NOT_BUILT = ("breaker", "concurrency_key", "serial_key")
 _OF_THE_POLICY = frozenset(RetryPolicy.__init__.__kwdefaults__ or ()) | {"max_attempts"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}", re.ASCII)

@@ -29,16 +29,10 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     name: str
     payload_limit: int = 256 * 1024
     """Largest encoded payload, in bytes."""
-    longest_delay: timedelta | None = None
-    """None where any delay can be stored."""
     has_transactions: bool = True
     """True when jobs can join the caller's transaction (``within=``)."""
     survives_process: bool = True
     """False for memory: accepted jobs end with the process."""
-    wakes_workers: bool = False
-    """True when ``wait`` returns early on an enqueue by another process."""
-    tells_time: bool = False
-    """True when the backend's own clock makes the instants, so that hosts may disagree."""
 
 
 class Driver(ABC):
@@ -57,6 +51,10 @@ class Driver(ABC):
 
         Raises ``StoreUnavailable`` or ``SchemaOutOfDate``.
         """
+
+    def exists(self) -> bool:
+        """Say whether there is anything to open: False where the first ``open`` would begin a new, empty store. Changes nothing."""
+        return True
 
     def needs_migration(self) -> bool:
         """Say whether the next ``open`` would have tables to make or to change. Changes nothing. Raises as ``open`` does."""

@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from onward.durations import parse_duration
+from onward.errors import InvalidDefinition, InvalidTime
 from onward.status import Status
 
 
@@ -23,12 +25,22 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     finished_after: datetime | None = None
 
 
-class Retention(Struct, frozen=True, kw_only=True):
-    """How long final jobs are kept after they finished. None keeps them until a person deletes them."""
+class Retention:
+    """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 
-    completed: timedelta | None = timedelta(days=7)
-    cancelled: timedelta | None = timedelta(days=7)
-    dead_letter: timedelta | None = None
+    Raises ``InvalidDefinition`` for what is no duration.
+    """
+
+    def __init__(
+        self,
+        *,
+        completed: timedelta | float | str | None = "7d",
+        cancelled: timedelta | float | str | None = "7d",
+        dead_letter: timedelta | float | str | None = None,
+    ) -> None:
+        self.completed = _read_age("completed", completed)
+        self.cancelled = _read_age("cancelled", cancelled)
+        self.dead_letter = _read_age("dead_letter", dead_letter)
 
     def by_status(self) -> dict[Status, timedelta]:
         """Which final statuses are pruned at all, and after how long."""
@@ -57,3 +69,10 @@ class Finding(Struct, frozen=True):
     name: str
     level: Literal["ok", "warning", "error"]
     text: str
+
+
+def _read_age(status: str, age: timedelta | float | str | None) -> timedelta | None:
+    try:
+        return None if age is None else parse_duration(age)
+    except InvalidTime as error:
+        raise InvalidDefinition(f"Retention({status}=...): {error}") from None

@@ -200,7 +200,7 @@ def end_settled(job: Job, outcome: Outcome, *, is_cancel_requested: bool) -> End
         outcome = Cancelled(STOPPED)
     match outcome:
         case Completed(result, error):
-            if result is not None and not _has_form(result):
+            if result is not None and not has_form(result):
                 result, error = None, UNSTORABLE
             return _ending(job, outcome, reason=error, result=result)
         case Retried(delay, error, isolated):
@@ -235,6 +235,9 @@ def is_stored(row: Job, job: Job, outcome: Outcome) -> bool:
 
     ``job`` is as claimed. A sweep leaves a job queued under the same fence, as a release does; what they count tells them apart.
     """
+    if isinstance(outcome, Completed):
+        # Only the run itself completes its job, also in a transaction of its handler; what it says afterwards changes nothing.
+        return (job.fence, outcome.status) == (row.fence, row.status)
     ending = end_settled(job, outcome, is_cancel_requested=row.cancel_requested_at is not None)
     written = (ending.status, ending.attempts, ending.lost_leases, ending.releases, ending.snoozes, ending.error)
     return (job.fence, *written) == (row.fence, row.status, row.attempts, row.lost_leases, row.releases, row.snoozes, row.error)
@@ -242,7 +245,7 @@ def is_stored(row: Job, job: Job, outcome: Outcome) -> bool:
 
 def storable(text: str) -> str:
     """Give the text with what some database cannot store written out: lone surrogates, and NUL, at which text functions may end."""
-    return (text if _has_form(text) else text.encode("utf-8", "backslashreplace").decode()).replace("\0", "\\x00")
+    return (text if has_form(text) else text.encode("utf-8", "backslashreplace").decode()).replace("\0", "\\x00")
 
 
 def _ending(job: Job, outcome: Outcome, *, reason: str | None = None, **changed: Any) -> Ending:
@@ -252,7 +255,8 @@ def _ending(job: Job, outcome: Outcome, *, reason: str | None = None, **changed:
     return Ending(status=outcome.status, name=outcome.name, reason=reason, **fields)
 
 
-def _has_form(text: str) -> bool:
+def has_form(text: str) -> bool:
+    """Say whether a database can store the text: a lone surrogate has no form in UTF-8."""
     if text.isascii():
         return True
     try:

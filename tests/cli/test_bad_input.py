@@ -139,8 +139,14 @@ def test_no_store_is_told_in_one_line(onward: Run, command: list[str]) -> None:
 @pytest.mark.parametrize("where", [["-u", "sqlite:///typo.db"], ["-A", "shop:app"]], ids=lambda where: where[0])
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(onward: Run, shop: Path, where: list[str], command: list[str]) -> None:
     """An empty store in the wrong place answers every question with "nothing", and looks healthy for weeks."""
-    one_line(onward(*where, *command), 3, "there is no file", "onward migrate")
+    one_line(onward(*where, *command), 3, "there is no sqlite:///", "onward migrate")
     assert list(shop.glob("*.db")) == []
+
+
+@pytest.mark.parametrize("command", [["jobs", "list"], ["migrate", "--check"], ["migrate"]], ids=" ".join)
+def test_a_path_that_cannot_be_is_told_in_one_line(onward: Run, command: list[str]) -> None:
+    """Asking whether a file is there can fail by itself; the store says why."""
+    one_line(onward("-u", f"sqlite:///{'x' * 300}.db", *command), 3, "xxx")
 
 
 def foreign(path: Path) -> None:

@@ -135,6 +135,59 @@ def test_a_long_payload_is_cut_unless_asked_for(app: Onward, invoke: Invoke) -> 
     assert "x" * 10_000 in invoke("jobs", "show", job_id, "--full").stdout
 
 
+SECRETS = '{"user":"grace","api_key":"hunter2-in-a-key","deep":[{"password":12345678}],"text":"token=hunter2-in-a-text"}'
+
+
+def keep_secrets(app: Onward, path: Path) -> str:
+    """A job whose payload, result, progress and metadata hold secrets."""
+    import sqlite3
+
+    job_id = app.enqueue(app.definitions["echo"], "x").id
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "UPDATE onward_jobs SET payload = ?1, result = ?1, progress = ?1, metadata = ?1 WHERE id = ?2", (SECRETS, job_id)
+        )
+    return job_id
+
+
+@pytest.mark.parametrize("args", [["list", "--json"], ["show"], ["show", "--json"], ["show", "--full"]], ids=" ".join)
+def test_secrets_are_not_shown_unless_asked_for(app: Onward, invoke: Invoke, tmp_path: Path, args: list[str]) -> None:
+    """What is on a screen is soon in a ticket. By the name of a field as well as by the form of a text, in every field with values."""
+    job_id = keep_secrets(app, tmp_path / "jobs.db")
+    command = ["jobs", *args, *([job_id] if args[0] == "show" else [])]
+    shown = invoke(*command).stdout
+    assert shown.count("[redacted]") == 4 * 3
+    assert shown.count("grace") == 4
+    assert "hunter2" not in shown
+    assert "12345678" not in shown
+    raw = invoke(*command, "--raw").stdout
+    assert "[redacted]" not in raw
+    assert (raw.count("hunter2-in-a-key"), raw.count("hunter2-in-a-text"), raw.count("12345678")) == (4, 4, 4)
+
+
+def test_secrets_in_damaged_json_are_not_shown_either(app: Onward, invoke: Invoke, tmp_path: Path) -> None:
+    """It has no names any more that a program could read, but a person can."""
+    import sqlite3
+
+    job_id = keep_secrets(app, tmp_path / "jobs.db")
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection, connection:
+        connection.execute("UPDATE onward_jobs SET payload = ? WHERE id = ?", (SECRETS.replace("user", '"'), job_id))
+    for args in (["jobs", "show", job_id], ["jobs", "show", job_id, "--json"]):
+        shown = invoke(*args).stdout
+        assert "damaged" in shown
+        assert "hunter2" not in shown
+        assert "hunter2" in invoke(*args, "--raw").stdout
+
+
+def test_tables_use_the_words_of_the_stored_job(app: Onward, invoke: Invoke) -> None:
+    """Whoever reads "attempts" in a table finds it in JSON, SQL and Python."""
+    app.enqueue(app.definitions["echo"], "x")
+    job_id = dead_letter_one(app)
+    assert invoke("jobs", "list").stdout.split()[:6] == ["id", "type", "queue", "status", "attempts", "due"]
+    history = next(line for line in invoke("jobs", "show", job_id).stdout.splitlines() if "outcome" in line)
+    assert history.split() == ["attempt", "outcome", "finished", "took", "processed", "failed", "lease_owner", "error"]
+
+
 def test_a_damaged_payload_is_shown_as_it_is_stored(app: Onward, invoke: Invoke, tmp_path: Path) -> None:
     """Whoever edited the row by hand needs to see what is in it."""
     import sqlite3

@@ -78,6 +78,30 @@ def test_the_printed_queries_run_in_the_database_itself(app: Onward, invoke: Inv
     assert "-- outstanding: What work is outstanding?" in invoke("stats", "--sql").stdout
 
 
+def test_the_printed_query_asks_with_the_border_that_was_given(app: Onward, invoke: Invoke, tmp_path: Path) -> None:
+    """A query that answers another question than the command beside it is believed."""
+    app.enqueue(app.definitions["echo"], "x")
+    app.store.turn((), Demand(lease_owner="host:1:abc", slots=1, types=app.definitions.leases()))
+    for border, found in (("1h", 0), ("0s", 1)):
+        (asked,) = lines_of_json(invoke("stats", "stuck", "--sql", "--json", "--stuck-after", border).stdout)
+        with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+            assert len(connection.execute(str(asked["sql"])).fetchall()) == found
+
+
+def test_a_long_answer_is_cut_to_its_newest_rows(app: Onward, invoke: Invoke) -> None:
+    """Ten thousand failures in a terminal hide the newest; JSON has them all."""
+    ids = [handle.id for handle in app.enqueue_many(app.definitions["echo"].new_job(str(number)) for number in range(53))]
+    app.worker(concurrency=1, drain=True).run()
+    lines = invoke("stats", "last-hour").stdout.splitlines()
+    assert lines[-1] == "… and 3 more (--json prints all)"
+    shown = [line.split()[0] for line in lines[3:-1]]
+    (answer,) = lines_of_json(invoke("stats", "last-hour", "--json").stdout)
+    every = [row["id"] for row in answer["rows"]]  # type: ignore[attr-defined]  # rows are a list
+    assert shown == every[:50]
+    assert sorted(every) == ids
+    assert "more (--json" not in invoke("stats", "outstanding").stdout
+
+
 # -- doctor and migrate ----------------------------------------------------------------------------------------------
 
 
@@ -116,7 +140,8 @@ def test_doctor_ends_with_1_on_an_error(invoke: Invoke, monkeypatch: pytest.Monk
     """Deployments run it before they go on."""
     from onward.inspection import Finding
 
-    monkeypatch.setattr("onward.cli.doctor._examine", lambda store, app: [Finding("a", "warning", "b"), Finding("c", "error", "d\x1b[1m")])
+    found = [Finding("a", "warning", "b"), Finding("c", "error", "d\x1b[1m")]
+    monkeypatch.setattr("onward.cli.doctor.examine", lambda store, app: found)
     assert invoke("migrate").exit_code == 0
     result = invoke("doctor")
     assert result.exit_code == 1
@@ -131,6 +156,18 @@ def test_migrate_makes_the_tables_and_may_be_repeated(onward: Run, shop: Path) -
         assert (done.returncode, done.stderr) == (0, "")
         assert "new.db is up to date (version " in done.stdout
     assert (shop / "new.db").stat().st_size > 0
+
+
+def test_migrate_can_answer_in_json(onward: Run) -> None:
+    """A deployment writes down which version it made."""
+    done = onward("-u", "sqlite:///new.db", "migrate", "--json")
+    (answer,) = lines_of_json(done.stdout)
+    assert set(answer) == {"store", "schema"}
+    assert str(answer["store"]).endswith("new.db")
+    checked = onward("-u", "sqlite:///new.db", "migrate", "--check", "--json")
+    assert (checked.returncode, lines_of_json(checked.stdout)[0]["store"]) == (0, answer["store"])
+    refused = onward("-u", "sqlite:///other.db", "migrate", "--check", "--json")
+    assert (refused.returncode, refused.stdout) == (5, "")
 
 
 def test_migrate_check_changes_nothing(onward: Run, shop: Path) -> None:

@@ -2,7 +2,8 @@
 
 ``python`` blocks share one namespace. A block titled with a file name is written to that file, and not run. In ``console`` blocks each line
 that begins with ``$`` is run by the shell, and the lines below it must be its output; ``...`` stands for any text, and a command with
-no output shown may print what it likes. A command followed by ``# exits with N`` must do so.
+no output shown may print what it likes. A command followed by ``# exits with N`` must do so. ``sql`` blocks are asked of the database that
+``db="..."`` names, read only, and must find something.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import traceback
@@ -52,9 +54,20 @@ def run(step: dict[str, str], page: str, namespace: dict[str, object]) -> None:
     elif step["kind"] == "python":
         padded = "\n" * int(step["line"]) + step["text"]
         exec(compile(padded, page, "exec"), namespace)
+    elif step["kind"] == "sql":
+        ask(step["database"], step["text"])
     else:
         for command, expected in commands(step["text"]):
             check_command(command, expected)
+
+
+def ask(database: str, text: str) -> None:
+    """Run queries over a database that the page made; each must find something."""
+    assert Path(database).exists(), f"the page made no {database}"
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        for query in text.split(";"):
+            if query.strip():
+                assert connection.execute(query).fetchall(), f"{query.strip()}\nfound nothing"
 
 
 def commands(text: str) -> list[tuple[str, str]]:

@@ -6,16 +6,22 @@ languages that the tests know how to check are checked; a language they do not k
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import click
 import pytest
+
+from onward.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -28,6 +34,7 @@ PAGES = [
 FENCE = re.compile(r"^```([a-z]*)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN_ONLY = {"text", "mermaid", "ini"}
 """Output, drawings and unit files: nothing that runs."""
+DATABASE = re.compile(r'db="([^"]+)"')
 FILE_NAME = re.compile(r'title="([^"]+)"')
 RUN_BLOCKS = ROOT / "tests" / "docs" / "run_blocks.py"
 
@@ -50,23 +57,32 @@ def named(page: Path) -> str:
 
 
 ALL = [block for page in PAGES for block in blocks(page)]
-WITH_CODE = [page for page in PAGES if any(block.language in {"python", "console"} for block in blocks(page))]
+WITH_CODE = [page for page in PAGES if any(block.language in {"python", "console", "sql"} for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=named)
 def test_the_code_of_a_page_runs_as_it_stands(page: Path, tmp_path: Path) -> None:
     """A reader copies what is on the page; what does not run there costs the trust in everything else."""
-    steps = []
+    steps: list[dict[str, Any]] = []
     for block in blocks(page):
         if title := FILE_NAME.search(block.options):
             steps.append({"kind": "file", "name": title[1], "text": block.text, "line": block.line})
         elif block.language in {"python", "console"}:
             steps.append({"kind": block.language, "text": block.text, "line": block.line})
+        elif block.language == "sql":
+            database = DATABASE.search(block.options)
+            assert database, f'{named(page)}:{block.line} does not say which database: ```sql db="app.db"'
+            steps.append({"kind": "sql", "database": database[1], "text": block.text, "line": block.line})
     (tmp_path / "steps.json").write_text(json.dumps({"page": str(page), "steps": steps}))
     room = tmp_path / "room"
     room.mkdir()
     answer = subprocess.run(
-        [sys.executable, str(RUN_BLOCKS), str(tmp_path / "steps.json")], cwd=room, capture_output=True, text=True, timeout=110
+        [sys.executable, str(RUN_BLOCKS), str(tmp_path / "steps.json")],
+        cwd=room,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},  # pages of examples say "from the root of the repository"
     )
     assert answer.returncode == 0, f"{named(page)}\n{answer.stdout}\n{answer.stderr}"
 
@@ -96,8 +112,59 @@ def test_a_shell_block_names_commands_that_exist(block: Block) -> None:
         words = shlex.split(line, comments=True)
         if words[:1] == ["make"]:
             assert {word for word in words[1:] if "=" not in word} <= targets
+        elif words[:1] == ["onward"]:
+            check_command_line(words[1:])
+        elif words[:2] == ["python", "-m"]:
+            assert importlib.util.find_spec(words[2]), line
         elif words:
-            assert words[0] in {"pip", "git", "cd", "onward", "python", "sudo", "systemctl", "journalctl"}, line
+            assert words[0] in {"pip", "git", "cd", "sudo", "journalctl"}, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_a_command_in_a_sentence_exists(page: Path) -> None:
+    """It is typed as well as any in a block."""
+    for words in re.findall(r"`onward ([^`]+)`", FENCE.sub("", page.read_text(encoding="utf-8"))):
+        with contextlib.suppress(click.MissingParameter):  # a sentence may name a command without all that it needs
+            check_command_line(shlex.split(words))
+
+
+def check_command_line(words: list[str]) -> None:
+    """Read an ``onward`` command line as the program would, without running it. Raises ``click.UsageError``."""
+    if words[-1:] == ["ID"]:
+        words = [*words[:-1], "01JE0000000000000000000000"]
+    command: click.Command = cli
+    context = cli.make_context("onward", list(words))
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        if not rest:
+            return  # the name of a group alone
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        if isinstance(found, click.Group) and not rest:
+            return
+        command, context = found, found.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize(
+    "words", ["wrker", "worker --concurency 8", "jobs shw ID", "jobs retry", "stats --queues", "worker --concurrency many"]
+)
+def test_a_wrong_command_line_is_noticed(words: str) -> None:
+    """The check above must be able to fail."""
+    with pytest.raises(click.UsageError):
+        check_command_line(shlex.split(words))
+
+
+def test_no_code_hides_in_an_indented_block() -> None:
+    """Markdown shows it as code, and no test would look at it. Drawings are fenced as text."""
+    hidden = []
+    for page in PAGES:
+        before, listed = "", False
+        for line in FENCE.sub("", page.read_text(encoding="utf-8")).splitlines():
+            listed = bool(re.match(r" *([-*]|\d+\.) ", line)) or (listed and (not line.strip() or line.startswith(" ")))
+            if line.startswith("    ") and not before.strip() and not listed:
+                hidden.append(f"{named(page)}: {line.strip()}")
+            before = line
+    assert hidden == []
 
 
 def test_every_block_says_a_language_that_is_checked() -> None:
@@ -123,6 +190,8 @@ def test_a_page_with_a_broken_block_fails(tmp_path: Path) -> None:
         {"kind": "python", "text": "assert 1 == 2\n", "line": 1},
         {"kind": "console", "text": "$ python -c 'raise SystemExit(3)'\n", "line": 1},
         {"kind": "console", "text": "$ python -c 'print(1)'\n2\n", "line": 1},
+        {"kind": "sql", "database": "missing.db", "text": "SELECT 1;\n", "line": 1},
+        {"kind": "sql", "database": "steps.json", "text": "SELECT 1 FROM nowhere;\n", "line": 1},
     ):
         (tmp_path / "steps.json").write_text(json.dumps({"page": "page.md", "steps": [step]}))
         answer = subprocess.run([sys.executable, str(RUN_BLOCKS), "steps.json"], cwd=tmp_path, capture_output=True, text=True, timeout=60)

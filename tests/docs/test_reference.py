@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -10,10 +11,15 @@ from typing import get_args
 
 import onward
 import onward.errors
+from onward.context import JobContext
+from onward.definition import JobDefinition, Rules
 from onward.errors import OnwardError
 from onward.events import Event, EventName
+from onward.jobs import EnqueueOptions
+from onward.retry import RetryPolicy
 from onward.settings import Settings, variable_of
 from onward.telemetry.log import describe
+from tests.unit.making import make_job
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -21,8 +27,12 @@ REFERENCE = ROOT / "docs" / "reference"
 
 def rows(page: str) -> dict[str, list[str]]:
     """The rows of every table of a page, by the first name in code type; stars dropped."""
+    return rows_of((REFERENCE / page).read_text(encoding="utf-8"))
+
+
+def rows_of(text: str) -> dict[str, list[str]]:
     found = {}
-    for line in (REFERENCE / page).read_text(encoding="utf-8").splitlines():
+    for line in text.splitlines():
         if match := re.match(r"\| `([^`]+)`( \*)? \| (.*) \|$", line):
             found[match[1]] = [match[2] or "", *(cell.strip() for cell in match[3].split(" | "))]
     return found
@@ -56,6 +66,43 @@ def test_every_event_and_every_field_of_its_line_is_on_the_page() -> None:
     """Dashboards are built on these names."""
     event = Event(event="queued", job_id="1", job_type="a")
     assert set(rows("events.md")) == {*get_args(EventName), *describe(event, at="")}
+
+
+def sections(page: str) -> dict[str, dict[str, list[str]]]:
+    """The rows of a page, by the heading they stand under."""
+    _, *parts = re.split(r"^## ", (REFERENCE / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {part.partition("\n")[0]: rows_of(part) for part in parts}
+
+
+def test_every_rule_and_option_is_on_the_page_of_jobs() -> None:
+    """A rule that is not on the page is found by nobody."""
+    page = sections("jobs.md")
+    assert set(page["Rules of `define_job` and `@job`"]) == set(Rules.__annotations__)
+    assert set(page["`RetryPolicy`"]) == set(inspect.signature(RetryPolicy).parameters)
+    assert set(page["Options of an enqueue"]) == set(EnqueueOptions.__annotations__)
+
+
+def test_everything_that_a_handler_may_use_of_ctx_is_on_the_page_of_jobs() -> None:
+    """And nothing that is not there; what the worker calls on a context is not for handlers."""
+    of_the_worker = {"ask_to_stop", "lose_lease", "collecting_children", "is_completed"}
+    page = set(sections("jobs.md")["`ctx`"])
+    assert page - {"job", "services", "worker_id"} == {name for name in vars(JobContext) if not name.startswith("_")} - of_the_worker
+    assert all(hasattr(JobContext(make_job()), name) for name in page)
+
+
+def test_the_page_of_jobs_says_the_right_defaults() -> None:
+    """A wrong default is believed."""
+    page = sections("jobs.md")
+    says_none = {None: "none", (): "none"}
+    defaults = {
+        "Rules of `define_job` and `@job`": inspect.signature(JobDefinition).parameters,
+        "`RetryPolicy`": inspect.signature(RetryPolicy).parameters,
+    }
+    for heading, parameters in defaults.items():
+        for name, cells in page[heading].items():
+            default = parameters[name].default
+            if name not in ("payload", "retry"):
+                assert cells[1].strip("`") == says_none.get(default, str(default)), name
 
 
 def test_every_setting_is_on_the_page_with_its_variable_and_default() -> None:

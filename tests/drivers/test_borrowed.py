@@ -186,6 +186,24 @@ def test_a_database_without_our_tables_is_named(store: SQLiteStore, tmp_path: Pa
     connection.close()
 
 
+def test_a_new_file_in_the_middle_of_a_transaction_says_to_open_the_store_first(tmp_path: Path) -> None:
+    """Its tables cannot be made there: the caller holds the lock that making them needs. So the error names what to call."""
+    fresh = SQLiteStore(tmp_path / "fresh.db", clock=FakeClock())
+    connection = sqlite3.connect(fresh.path)
+    connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(SchemaOutOfDate, match=r"app\.store\.open\(\), or run onward migrate"):
+        fresh.within(connection).enqueue([make_new_job()])
+    assert connection.in_transaction
+    connection.rollback()
+    fresh.open()
+    connection.execute("BEGIN IMMEDIATE")
+    fresh.within(connection).enqueue([make_new_job()])
+    connection.commit()
+    assert fresh.count(JobFilter()) == 1
+    connection.close()
+    fresh.close()
+
+
 def test_an_unknown_connection_lists_what_is_known(store: SQLiteStore) -> None:
     """Whoever passes an ORM session must learn what to pass instead."""
     with pytest.raises(NoTransaction, match="aiosqlite, sqlite3"):

@@ -11,12 +11,14 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.drivers.memory import MemoryStore
+from onward.drivers.memory.tables import Tables
 from onward.errors import LeaseLost, NoTransaction, OnwardError, StoreBusy
 from onward.outcome import Completed
 from onward.status import Status
-from onward.testing.conformance.steps import bring_to, claim_one, enqueue
+from onward.testing.conformance.steps import bring_to, enqueue
 from onward.testing.factories import make_new_job
-from onward.turn import Claim, Settlement
+from onward.turn import Settlement
+from tests.unit.making import make_job
 
 
 @pytest.fixture
@@ -114,14 +116,13 @@ def test_wake_may_be_called_by_a_signal_handler_that_interrupts_the_wait(store: 
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_claim_s_cost_does_not_grow_with_what_is_final_or_blocked(store: MemoryStore) -> None:
+def test_a_claim_s_cost_does_not_grow_with_what_is_final_running_or_blocked() -> None:
     """A long suite on one store stays quick: a claim looks at what waits and at nothing else."""
-    for status in (Status.COMPLETED, Status.DEAD_LETTER, Status.CANCELLED):
-        bring_to(store, status)
-    enqueue(store, "strange")
-    assert store.turn(demand=None).claims == ()
-    enqueue(store)
-    taken: Claim = claim_one(store)
-    assert taken.job.type == "work"
-    assert store.enqueued_jobs[0].blocked_by == "type"
-    assert list(store._tables.waiting) == []
+    tables = Tables()
+    for number, status in enumerate(Status):
+        tables.put_job(make_job(id=f"{status}", status=status))
+        tables.put_job(make_job(id=f"blocked {number}", status=status, blocked_by="type"))
+    assert set(tables.waiting) == {"queued", "retrying"}
+    tables.put_job(make_job(id="queued", status=Status.IN_PROGRESS))
+    tables.remove_job(tables.jobs["retrying"])
+    assert set(tables.waiting) == set()

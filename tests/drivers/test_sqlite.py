@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -491,8 +492,10 @@ def test_the_lock_is_handed_on_in_the_order_of_asking() -> None:
         thread = threading.Thread(target=take, args=(number,))
         thread.start()
         waiting.append(thread)
-        while len(lock._waiting) <= number:
-            assert thread.is_alive()
+        patience = time.monotonic() + 30
+        while lock.waiting <= number:
+            assert time.monotonic() < patience
+            thread.join(0.001)
     assert not lock.acquire(0)
     lock.release()
     for thread in waiting:
@@ -511,8 +514,9 @@ def test_a_thread_that_gave_up_does_not_keep_the_lock() -> None:
     lock.release()
 
 
-def test_threads_write_at_once_without_an_error(store: SQLiteStore) -> None:
+def test_threads_write_at_once_without_an_error(path: Path) -> None:
     """A busy process must never see "database is locked" of its own making."""
+    store = SQLiteStore(path, clock=FakeClock(), timeout=timedelta(minutes=1))
     failures: list[BaseException] = []
 
     def work() -> None:
@@ -530,6 +534,7 @@ def test_threads_write_at_once_without_an_error(store: SQLiteStore) -> None:
         thread.join(60)
     assert failures == []
     assert store.count(JobFilter()) == 160
+    store.close()
 
 
 def test_a_closed_store_opens_again(store: SQLiteStore) -> None:

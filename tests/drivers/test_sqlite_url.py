@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -40,6 +41,50 @@ def test_options_come_from_the_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    ["jobs.db", "my jobs#1?.db", "100%.db", "%41.db", "a+b&c=d.db", "tab\tand\nline.db", "größe.db", "@home.db", ":memory:", "file:x"],
+)
+def test_a_stores_url_leads_to_the_same_file(tmp_path: Path, name: str) -> None:
+    """Who is only told the URL, such as another process, must open the very same file."""
+    store = SQLiteStore(tmp_path / name, clock=FakeClock())
+    again = connect(store.url, clock=FakeClock())
+    assert isinstance(again, SQLiteStore)
+    assert (again.path, again.prefix, again.timeout, again.url) == (store.path, "onward_", timedelta(seconds=5), store.url)
+
+
+def test_a_file_name_that_is_no_utf_8_survives(tmp_path: Path) -> None:
+    """File names are bytes on Linux."""
+    store = SQLiteStore(tmp_path / os.fsdecode(b"caf\xe9.db"), clock=FakeClock())
+    again = connect(store.url, clock=FakeClock())
+    assert isinstance(again, SQLiteStore)
+    assert again.path == store.path
+    assert again.url.isascii()
+
+
+@pytest.mark.parametrize(
+    "query", ["prefix=my_", "timeout=1500ms", "timeout=0s", "timeout=0.00025s", "network_file_system=allow", "prefix=a_&timeout=1m"]
+)
+def test_a_stores_url_keeps_its_options(tmp_path: Path, query: str) -> None:
+    """Another prefix would be other tables, and without the permission the store would not open at all."""
+    store = connect(f"sqlite:///{tmp_path}/jobs.db?{query}", clock=FakeClock())
+    again = connect(store.url, clock=FakeClock())
+    assert isinstance(store, SQLiteStore)
+    assert isinstance(again, SQLiteStore)
+    assert (again.path, again.prefix, again.timeout, again.url) == (store.path, store.prefix, store.timeout, store.url)
+    assert ("network_file_system=allow" in again.url) == ("network" in query)
+
+
+def test_a_file_exists_once_the_store_was_opened(tmp_path: Path) -> None:
+    """Who mistypes a path must hear that nothing is there, and asking must not make it."""
+    store = connect(f"sqlite:///{tmp_path}/jobs.db", clock=FakeClock())
+    assert not store.exists()
+    assert list(tmp_path.iterdir()) == []
+    store.open()
+    assert store.exists()
+    store.close()
+
+
+@pytest.mark.parametrize(
     ("url", "says"),
     [
         ("sqlite://", "memory://"),
@@ -51,6 +96,7 @@ def test_options_come_from_the_query(tmp_path: Path) -> None:
         ("sqlite:///jobs.db?prefix=a-b", "prefix"),
         ("sqlite:///jobs.db?network_file_system=yes", "allow"),
         ("sqlite:///jobs.db#1", "%23"),
+        ("sqlite:///jobs%00.db", "%00"),
         ("postgresql://localhost/jobs", "not there yet"),
         ("postgres://localhost/jobs", "not there yet"),
         ("mysql://me:secret@host/jobs", "sqlite:///file.db"),

@@ -18,10 +18,13 @@ from onward.clock import FakeClock
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.drivers.sqlite.file_events import watch
 from onward.drivers.sqlite.waker import Waker
+from onward.testing.conformance.steps import until_it_waits
 from onward.testing.factories import make_new_job
 from onward.turn import Demand
 
-NOT_AT_ALL, LONG = timedelta(0), timedelta(seconds=60)
+NOT_AT_ALL, HOUR = timedelta(0), timedelta(hours=1)
+PATIENCE = 60
+"""Seconds that a test gives what is to wake the wait. The wait itself, and the poll behind it, take an hour."""
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)})
 
 
@@ -32,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[SQLiteStore]:
-    store = SQLiteStore(path, clock=FakeClock())
+    store = SQLiteStore(path, clock=FakeClock(), poll=HOUR)
     store.turn(demand=DEMAND)
     store.wait(NOT_AT_ALL)
     store.turn(demand=DEMAND)
@@ -42,8 +45,9 @@ def store(path: Path) -> Iterator[SQLiteStore]:
 
 def waiting(act: Callable[[], bool]) -> tuple[threading.Thread, list[bool]]:
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(act()))
+    thread = threading.Thread(target=lambda: answers.append(act()), daemon=True)
     thread.start()
+    until_it_waits(thread)
     return thread, answers
 
 
@@ -61,9 +65,9 @@ def test_another_processs_enqueue_wakes_a_waiting_worker(store: SQLiteStore, pat
         "from onward.clock import SystemClock; from onward.drivers import connect; from onward.testing.factories import make_new_job\n"
         f"connect('sqlite:///{path}', clock=SystemClock()).enqueue([make_new_job()])"
     )
-    thread, answers = waiting(lambda: store.wait(LONG))
+    thread, answers = waiting(lambda: store.wait(HOUR))
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers == [True]
 
 
@@ -83,20 +87,20 @@ def test_an_enqueue_in_this_process_wakes(store: SQLiteStore) -> None:
     store.enqueue([make_new_job()])
     assert store.wait(NOT_AT_ALL)
     store.turn(demand=DEMAND)
-    thread, answers = waiting(lambda: store.wait(LONG))
+    thread, answers = waiting(lambda: store.wait(HOUR))
     store.enqueue([make_new_job()])
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers == [True]
 
 
 def test_a_borrowed_connection_wakes_when_it_commits(store: SQLiteStore, path: Path) -> None:
     """The job is there at the commit, which is the application's and not ours."""
-    thread, answers = waiting(lambda: store.wait(LONG))
+    thread, answers = waiting(lambda: store.wait(HOUR))
     connection = sqlite3.connect(path)
     store.within(connection).enqueue([make_new_job()])
     connection.commit()
     connection.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers == [True]
 
 
@@ -104,38 +108,52 @@ def test_wake_ends_a_wait_and_is_kept_for_the_next(store: SQLiteStore) -> None:
     """Stopping must not take as long as a poll."""
     store.wake()
     store.wake()
-    assert store.wait(LONG)
+    assert store.wait(NOT_AT_ALL)
     assert not store.wait(NOT_AT_ALL)
-    thread, answers = waiting(lambda: store.wait(LONG))
+    thread, answers = waiting(lambda: store.wait(HOUR))
     store.wake()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers == [True]
 
 
 def test_a_signal_handler_may_wake(store: SQLiteStore) -> None:
     """It interrupts any line of Python, so it must not wait for a lock that this line holds."""
-    before = signal.signal(signal.SIGUSR1, lambda *_: store.wake())
+    handled: list[int] = []
+
+    def wake(number: int, frame: object) -> None:
+        handled.append(number)
+        store.wake()
+
+    before = signal.signal(signal.SIGUSR1, wake)
+    # Only a wait that nothing ends is ended by this; then the test fails, instead of waiting for an hour.
+    rescue = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGINT))
+    rescue.daemon = True
+    rescue.start()
     try:
         timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGUSR1))
         timer.start()
-        assert store.wait(LONG)
+        assert store.wait(HOUR)
+        timer.join()
+        assert handled
     finally:
+        rescue.cancel()
         signal.signal(signal.SIGUSR1, before)
 
 
 def test_closing_wakes_whoever_waits(store: SQLiteStore) -> None:
     """A worker that is being shut down must not sit out its poll."""
-    thread, answers = waiting(lambda: store.wait(LONG))
+    thread, answers = waiting(lambda: store.wait(HOUR))
     store.close()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert answers == [True]
 
 
 def test_without_file_events_a_poll_finds_the_news(path: Path) -> None:
     """Some systems have no inotify, or no watches left."""
     answers = iter([False, False, True])
-    waker = Waker(path, lambda: next(answers), events=lambda _: None)
-    assert waker.wait(60)
+    waker = Waker(path, lambda: next(answers), events=lambda _: None, poll=3600)
+    assert waker.wait(3600)
+    assert next(answers, None) is None
 
 
 def test_files_beside_the_database_wake_nobody(path: Path) -> None:

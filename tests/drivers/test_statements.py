@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
 
+import aiosqlite
 import pytest
 
 import onward.drivers.sql
 import onward.drivers.sqlite
 from onward.clock import FakeClock
-from onward.drivers.sql.statements import Many, Statement, as_json, load_statements, run
+from onward.drivers.sql.statements import Many, Statement, as_json, load_statements, run, run_async
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.drivers.sqlite.migrate import migrations, split
 
@@ -75,6 +77,30 @@ def test_an_operation_is_driven_through_rows_and_batches() -> None:
     connection.execute("CREATE TABLE t (n)")
     statements = {"add": "INSERT INTO t VALUES (:n)", "all": "SELECT n FROM t ORDER BY n"}
     assert run(connection.cursor(), statements, operation()) == ([], [(1,), (2,)])
+    connection.close()
+
+
+def test_an_operation_hears_of_the_error_of_its_statement() -> None:
+    """It may undo what it did, and run more statements for that, on connections of either colour."""
+
+    def operation():  # type: ignore[no-untyped-def]
+        try:
+            yield Statement("wrong")
+        except sqlite3.IntegrityError as error:
+            rows = yield Statement("all")
+            return str(error), rows
+
+    async def run_awaited() -> object:
+        async with aiosqlite.connect(":memory:") as connection:
+            await connection.execute("CREATE TABLE t (n CHECK (n > 0))")
+            return await run_async(await connection.cursor(), statements, operation())
+
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t (n CHECK (n > 0))")
+    statements = {"wrong": "INSERT INTO t VALUES (0)", "all": "SELECT n FROM t"}
+    told = run(connection.cursor(), statements, operation())
+    assert told == ("CHECK constraint failed: n > 0", [])
+    assert asyncio.run(run_awaited()) == told
     connection.close()
 
 

@@ -154,3 +154,21 @@ def test_jobs_that_run_meanwhile_cause_no_false_alarm(tmp_path: Path, store: Sto
     found = files.reconcile(store)
     assert calls > 3
     assert [line.partition(" was")[0] for line in found.discrepancies] == ["missing: y"]
+
+
+@pytest.mark.parametrize("content", ["x", "somebody else's"])
+def test_a_file_of_a_job_that_never_completed_is_an_orphan(tmp_path: Path, store: Store, files: FileJobs, content: str) -> None:
+    """A worker died between placing and committing, and a person cancelled the job: nobody else will ever look at this file."""
+    job_id = enqueue(store, files.create, CreateFile("orphan.txt", "x"))
+    (files.base / "orphan.txt").write_text(content)
+    assert files.reconcile(store).discrepancies == []
+    store.cancel(job_id)
+    found = files.reconcile(store)
+    if content == "x":
+        assert list(found.discrepancies) == [
+            f"orphan: orphan.txt has the content that create_file {job_id} was to write, but that job never completed"
+        ]
+        assert found.unchecked == 0
+    else:
+        assert list(found.discrepancies) == []
+        assert found.unchecked == 1

@@ -61,7 +61,7 @@ def test_only_files_of_claims_that_are_over_are_swept(tmp_path: Path, store: Sto
     in_use = {claim.id: leave(tmp_path / "deep", claim.id, claim.fence) for claim in claims}
     gone = [leave(tmp_path, new_id(), 1), leave(tmp_path, done, 1), leave(tmp_path / "deep", waiting, 1), leave(tmp_path, done, 7, "del")]
     assert in_use.keys() == {waiting, running}
-    assert sum(one.is_stale for one in find_leftovers(tmp_path, store)) == len(gone)
+    assert sum(one.verdict == "stale" for one in find_leftovers(tmp_path, store)) == len(gone)
     swept = files.sweep(store)
     assert sorted(swept) == sorted(str(path.relative_to(tmp_path)) for path in gone)
     assert not any(path.exists() for path in gone)
@@ -78,3 +78,19 @@ def test_a_deletion_that_is_not_recorded_yet_keeps_its_proof(tmp_path: Path, sto
     assert proof.exists()
     assert run_claim(store, claim_next(store, files.delete), files.delete) == "completed"
     assert not proof.exists()
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "deleted"])
+def test_a_file_whose_deletion_never_took_place_is_kept_for_a_person(tmp_path: Path, store: Store, files: FileJobs, ending: str) -> None:
+    """A try that died after moving the file aside, and a person who then cancelled the job, must not destroy the file between them."""
+    job_id = enqueue(store, files.delete, DeleteFile("keep.txt"))
+    claim = claim_next(store, files.delete)
+    aside = leave(tmp_path, job_id, claim.fence, "del")
+    release(store, claim)
+    store.cancel(job_id)
+    if ending == "deleted":
+        store.delete(job_id)
+    assert files.sweep(store) == []
+    assert aside.read_text() == "half"
+    (line,) = files.reconcile(store).discrepancies
+    assert line.startswith(f"aside: {aside.name} is a file that was to be deleted, but its job {job_id} is ")

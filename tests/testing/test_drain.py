@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onward import Cancel, Event, JobContext, Onward, OnwardError, RetryPolicy, Snooze, Status, define_job
+from onward.definition import JobDefinition
 from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.testing import FakeClock, adrain, drain, make_new_job, scheduled_jobs
@@ -63,7 +64,7 @@ repeated = define_job("repeat", repeat)
 snoozing = define_job("snooze", lambda: Snooze("1h"))
 cancelling = define_job("cancel", lambda: Cancel("no need"))
 within = define_job("within", settle_within, history="all")
-ALL = [noted, noted_async, leading, repeated, snoozing, cancelling, within]
+ALL: list[JobDefinition[Any]] = [noted, noted_async, leading, repeated, snoozing, cancelling, within]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onward import JobContext, Onward, RetryPolicy, define_job
+from onward import InvalidDefinition, InvalidPayload, JobContext, Onward, RetryPolicy, define_job
 from onward.testing import FakeClock, assert_enqueued, drain, enqueued_jobs, refute_enqueued, scheduled_jobs
 
 
@@ -106,3 +106,21 @@ def test_a_job_under_an_old_name_belongs_to_its_definition(app: Onward) -> None:
     old = define_job("hello", send)
     Onward(store=app.store, jobs=[old]).enqueue(old, Welcome("1"))
     assert assert_enqueued(app, welcome, Welcome("1")).type == "hello"
+
+
+def test_a_delay_is_read_as_everywhere_else(app: Onward) -> None:
+    """Text that never equals a duration would make every negated assertion pass."""
+    app.enqueue(welcome, Welcome("1"), delay="3d")
+    assert_enqueued(app, welcome, delay="3d")
+    assert_enqueued(app, welcome, delay=259_200)
+    with pytest.raises(AssertionError, match="should not be enqueued"):
+        refute_enqueued(app, welcome, Welcome("1"), delay="72h")
+
+
+@pytest.mark.parametrize("assertion", [assert_enqueued, refute_enqueued])
+def test_what_could_match_no_job_is_refused(app: Onward, assertion: Callable[..., object]) -> None:
+    """An assertion about a misspelt field, or a payload of another type, says nothing."""
+    with pytest.raises(InvalidPayload):
+        assertion(app, welcome, "1")
+    with pytest.raises(InvalidDefinition, match="no field 'que'"):
+        assertion(app, welcome, que="mail")

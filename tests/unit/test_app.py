@@ -20,9 +20,9 @@ from onward.definition import define_job
 from onward.drivers import connect
 from onward.errors import InvalidDefinition, OnwardError, TransactionOpen, UnknownJobType
 from onward.jobs import Job
+from onward.options import WorkerOptions
 from onward.testing import FakeClock
 from onward.worker.worker import Worker
-from onward.worker_options import WorkerOptions
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ def on_loop(call: Callable[[], Any]) -> Any:
 # -- what is refused -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("option", [{"url": "memory://"}, {"strict": True}, {"clock": FakeClock()}], ids=str)
+@pytest.mark.parametrize("option", [{"url": "memory://"}, {"strict": True}, {"clock": FakeClock()}], ids="-".join)
 def test_a_ready_store_takes_no_url_clock_or_strictness(option: dict[str, Any]) -> None:
     """They were decided when it was made; ignoring them would leave a strict application lax."""
     store = connect("memory://", clock=SystemClock())

@@ -97,16 +97,25 @@ def _send_ids(pipe: Connection) -> None:
 def test_a_fork_makes_other_ids_and_never_hangs_on_the_parent_s_lock() -> None:
     """A thread may hold the lock at the fork; the child has no such thread to free it."""
     code = """
-import os, threading
+import os, threading, time
+tell, held, free = time.time_ns, threading.Event(), threading.Event()
+def time_ns():
+    if threading.current_thread().name == "holder":  # asked while it holds the lock
+        held.set()
+        free.wait()
+    return tell()
+time.time_ns = time_ns
 from onward.ids import new_id
-new_id()
-new_id._lock.acquire()
+holder = threading.Thread(target=new_id, name="holder")
+holder.start()
+held.wait()
 read, write = os.pipe()
 child = os.fork()
 if child == 0:
     os.write(write, "\\n".join(new_id() for _ in range(100)).encode())
     os._exit(0)
-new_id._lock.release()
+free.set()
+holder.join()
 os.waitpid(child, 0)
 theirs = os.read(read, 65536).decode().split()
 ours = [new_id() for _ in range(100)]

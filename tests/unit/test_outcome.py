@@ -5,11 +5,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import InvalidPayload, PermanentJobError, TransientJobError
 from onward.outcome import (
+    LEASE_RAN_OUT,
     MOST_RELEASES,
     MOST_SNOOZES,
+    PROCESS_DIED,
+    STOPPED,
+    UNSTORABLE,
     Cancel,
     Cancelled,
     Completed,
@@ -23,7 +28,11 @@ from onward.outcome import (
     StoppedByWorker,
     attempts_after_loss,
     decide,
+    end_lost,
+    end_settled,
+    is_stored,
     lose,
+    storable,
 )
 from onward.retry import RetryPolicy
 from onward.status import TRANSITIONS, Status
@@ -187,3 +196,58 @@ def test_deciding_is_pure() -> None:
     """The same run, the same outcome: nothing is read from the clock or a hidden generator."""
     jittery = RetryPolicy(3)
     assert end(RuntimeError("x"), jittery) == end(RuntimeError("x"), jittery)
+
+
+@pytest.mark.parametrize("outcome", [Retried(timedelta(seconds=5), "boom"), Snoozed(timedelta(seconds=5)), Released()])
+def test_a_job_that_was_asked_to_stop_does_not_wait_again(outcome: Outcome) -> None:
+    """Whatever its run asked for, it ends cancelled; nothing is given back and nothing is counted."""
+    job = make_job(attempts=2, snoozes=1, releases=1, error="older")
+    ending = end_settled(job, outcome, is_cancel_requested=True)
+    assert (ending.status, ending.name, ending.error, ending.reason) == (Status.CANCELLED, "cancelled", STOPPED, STOPPED)
+    assert (ending.attempts, ending.snoozes, ending.releases, ending.delay) == (2, 1, 1, None)
+
+
+@pytest.mark.parametrize("outcome", [Completed("1"), DeadLettered("hopeless"), Cancelled("not needed")])
+def test_an_ending_that_is_final_stands_whoever_asked_to_cancel(outcome: Outcome) -> None:
+    """It says more than the request does."""
+    asked, not_asked = (end_settled(make_job(), outcome, is_cancel_requested=asked) for asked in (True, False))
+    assert asked == not_asked
+    assert asked.status is outcome.status
+
+
+def test_an_ending_can_be_told_again_and_no_other_can() -> None:
+    """The row shows which ending was stored: a late word of the same claim in other terms is not it."""
+    job = make_job(fence=3)
+    row = replace(job, status=Status.DEAD_LETTER, error="hopeless")
+    assert is_stored(row, job, DeadLettered("hopeless"))
+    assert not is_stored(row, job, DeadLettered("another reason"))
+    assert not is_stored(row, job, Cancelled("hopeless"))
+    assert not is_stored(replace(row, fence=4), job, DeadLettered("hopeless"))
+    asked = replace(job, status=Status.CANCELLED, error=STOPPED, cancel_requested_at=NOW)
+    assert is_stored(asked, job, Released())
+    assert is_stored(asked, job, Retried(timedelta(0), "boom"))
+
+
+def test_a_sweep_is_not_taken_for_a_release() -> None:
+    """Both leave the job queued under the same fence; what they count differs."""
+    job = make_job(fence=1, attempts=1)
+    lost = end_lost(job, LEASE_RAN_OUT)
+    row = replace(job, status=lost.status, attempts=lost.attempts, lost_leases=lost.lost_leases, error=lost.error)
+    assert not is_stored(row, job, Released())
+
+
+def test_a_loss_names_the_worker_and_keeps_what_was_asked() -> None:
+    """The history tells the loss; a job that was to be cancelled is, and runs no more."""
+    job = make_job(lease_owner="host:1:one", lost_leases=1)
+    assert end_lost(job, PROCESS_DIED).error == "worker lost: the process host:1:one died while it ran"
+    ending = end_lost(replace(job, cancel_requested_at=NOW), LEASE_RAN_OUT)
+    assert (ending.status, ending.error, ending.lost_leases, ending.name) == (Status.CANCELLED, STOPPED, 2, "lost")
+    assert ending.reason == "lease lost: the worker host:1:one stopped renewing it"
+
+
+def test_text_is_made_storable_without_being_lost() -> None:
+    """A lone surrogate has no form in UTF-8, and a NUL ends a text for some databases."""
+    assert storable("größe") == "größe"
+    assert storable("half \ud800 and \0") == "half \\ud800 and \\x00"
+    ending = end_settled(make_job(), Completed('"\ud800"'), is_cancel_requested=False)
+    assert (ending.result, ending.error) == (None, UNSTORABLE)

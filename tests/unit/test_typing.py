@@ -20,6 +20,7 @@ class Welcome:
 async def send(payload: Welcome, ctx: JobContext) -> None: ...
 def only(payload: Welcome) -> int: return 1
 def nothing() -> None: ...
+def defaults(payload: Welcome, ctx: JobContext | None = None) -> None: ...
 
 
 @job("decorated", queue="mail", lease="2m")
@@ -37,6 +38,16 @@ app.enqueue(welcome, Welcome("42"), delay="5m")
 app.enqueue(alone, Welcome("42"))
 app.enqueue(decorated, Welcome("42"))
 app.enqueue(bare)
+app.enqueue_in(welcome, Welcome("42"), "5m", priority=3)
+app.enqueue_at(alone, Welcome("42"), "2030-01-01T00:00:00Z", within=None)
+app.enqueue_many([welcome.new_job(Welcome("42"), delay="5m")])
+app.worker(concurrency=2, drain=True)
+define_job("defaults", defaults)
+
+
+async def later() -> None:
+    await app.aenqueue_in(welcome, Welcome("42"), "5m")
+    await app.aenqueue_at(welcome, Welcome("42"), "2030-01-01T00:00:00Z", owner="ada")
 """
 
 WRONG = """\
@@ -51,6 +62,13 @@ define_job("b", send, queue=5)
 define_job("c", send, key=lambda payload: payload.nothing)
 define_job("d", send, payload=int)
 job("e", queu="mail")
+define_job("f", send, breaker="smtp")
+app.enqueue(welcome, Welcome("42"), priorty=3)
+app.enqueue_in(welcome, "42", "5m")
+app.enqueue_many([welcome])
+welcome.new_job(Welcome("42"), priorty=3)
+app.worker(concurency=2)
+app.worker(concurrency="many")
 """
 
 

@@ -23,14 +23,36 @@ def note(text: str) -> None:
     os.close(descriptor)
 
 
+_are_two = False
+
+
 def quick(payload: Work, ctx: JobContext) -> None:
     note(f"start {payload.number}")
+
+
+def together(payload: Work, ctx: JobContext) -> None:
+    """Goes on once two processes have begun, so that neither can do all the work before the other is there."""
+    global _are_two
+    note(f"start {payload.number}")
+    until = time.monotonic() + 30
+    while not _are_two and time.monotonic() < until:
+        with open(os.environ["EFFECTS"]) as effects:
+            _are_two = len({line.split()[-1] for line in effects if line.startswith("start")}) > 1
+        time.sleep(0 if _are_two else 0.01)
 
 
 def first_try_waits(payload: Work, ctx: JobContext) -> None:
     note(f"start {payload.number}")
     if ctx.job.fence == 1:
         time.sleep(3600)
+
+
+def ends_when_told(payload: Work, ctx: JobContext) -> None:
+    """The first try ends once the file beside the effects is there: a stopped process cannot see it."""
+    note(f"start {payload.number}")
+    while ctx.job.fence == 1 and not os.path.exists(os.environ["EFFECTS"] + ".go"):
+        time.sleep(0.01)
+    note(f"end {ctx.job.fence}")
 
 
 def never(payload: Work, ctx: JobContext) -> None:
@@ -68,7 +90,7 @@ def leaves(payload: Work, ctx: JobContext) -> None:
         os._exit(0)
 
 
-HANDLERS = (quick, first_try_waits, never, holds_the_gil, in_three_steps, cleans_up, kills_its_process, leaves)
+HANDLERS = (quick, together, first_try_waits, ends_when_told, never, holds_the_gil, in_three_steps, cleans_up, kills_its_process, leaves)
 LEASE = 2
 JOBS = {handler.__name__: define_job(handler.__name__, handler, lease=LEASE) for handler in HANDLERS}
 

@@ -11,7 +11,7 @@ from onward.application import load_application
 from onward.errors import ApplicationNotFound, InvalidDefinition
 
 SHOP = """
-from onward import Onward
+from onward import Onward, define_job
 
 app = Onward("memory://")
 class holder:
@@ -21,6 +21,9 @@ def make():
 def breaks():
     raise RuntimeError("no network")
 number = 3
+def wipe():
+    raise SystemExit("a handler was called")
+wipe_job = define_job("wipe", wipe)
 """
 
 
@@ -48,8 +51,9 @@ def test_an_application_or_what_makes_one_is_found_in_the_current_directory(fold
         ("shop_of_test:", "write module:attribute"),
         ("nowhere_of_test:app", "there is no module 'nowhere_of_test'"),
         ("shop_of_test.deeper:app", "shop_of_test"),
-        ("shop_of_test:ap", "has no 'ap'; it has app"),
+        ("shop_of_test:ap", "has no 'ap'; the module's application is app"),
         ("shop_of_test:number", "is an int, not an Onward application"),
+        ("shop_of_test:wipe_job", "is a job, not an application; the module's application is app"),
         ("shop_of_test:breaks", "RuntimeError: no network"),
     ],
 )

@@ -114,7 +114,7 @@ def test_over_the_limit_counts_as_timed_out_whatever_the_handler_returns() -> No
 
 @pytest.mark.parametrize(("seconds", "isolated"), [(3, True), (1, False)])
 def test_only_what_did_not_end_in_time_runs_alone_the_next_time(seconds: int, isolated: bool) -> None:
-    """It may hang again, and then it holds up nobody; a plain failure needs no such care."""
+    """It may hang again and cost its process, so it has no neighbours there; a plain failure needs no such care."""
     clock = FakeClock()
 
     def slow(payload: int) -> None:

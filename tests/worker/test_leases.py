@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -176,9 +177,12 @@ def test_a_thread_that_does_not_end_is_settled_as_timed_out_and_keeps_its_slot(
     after = store.get(job.id)
     assert after.status is Status.RETRYING
     assert "timed out after 10s" in (after.error or "")
+    assert after.isolated
     assert worker.slots.room(0) == 2
     gate.open.set()
+    until = time.monotonic() + PATIENCE
     while worker.slots.room(0) < 3:
+        assert time.monotonic() < until, "its slot is not free"
         worker.producer.rest(0.01)
         worker.producer.tick()
     assert store.get(job.id) == after
@@ -291,7 +295,7 @@ def test_a_failing_heartbeat_tries_again_within_its_interval(make_worker: MakeWo
     store.enqueue([work.new_job(1)])
     worker = make_worker(work)
     begin(worker, gate)
-    store.extend = away  # type: ignore[method-assign, assignment]
+    store.extend = away  # type: ignore[method-assign]
     clock.advance(1.1)
     heartbeat, _ = worker.watching
     pauses = [heartbeat.step() for _ in range(20)]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 40.0
 LOOK_EVERY = 0.01
 GRACE = 1.0
+SWEEP, POLL = 0.5, 0.1
+MARGIN = 5.0
+"""Seconds that a busy machine may take to give a process its turn."""
 
 
 class Site:
@@ -37,7 +41,7 @@ class Site:
         self.workers: list[subprocess.Popen[str]] = []
 
     def start(self, *, processes: int = 1, app: str = "tests.worker.process_app:app", **options: Any) -> subprocess.Popen[str]:
-        options = {"grace": f"{GRACE}s", "poll": "100ms", "sweep": "500ms", "processes": processes, **options}
+        options = {"grace": f"{GRACE}s", "poll": f"{POLL}s", "sweep": f"{SWEEP}s", "processes": processes, **options}
         flags = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
         command = [sys.executable, "-m", "onward", "-A", app, "worker", *flags]
         environment = {**os.environ, "ONWARD_URL": self.url, "EFFECTS": str(self.effects), "PYTHONPATH": str(ROOT / "src")}
@@ -90,7 +94,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def end(worker: subprocess.Popen[str], number: int = signal.SIGTERM) -> float:
-    """Send a signal, wait, and give the seconds that the end took."""
+    """Send a signal, wait, and give the seconds that the end took. Fails when it takes longer than our patience."""
     began = time.monotonic()
     worker.send_signal(number)
     worker.wait(PATIENCE)
@@ -98,11 +102,16 @@ def end(worker: subprocess.Popen[str], number: int = signal.SIGTERM) -> float:
 
 
 def read_until(worker: subprocess.Popen[str], words: str) -> None:
-    """Read what a worker logs until it says this."""
+    """Read what a worker logs until it says this. One that never does is ended, and so is what it logs."""
     assert worker.stderr is not None
-    while line := worker.stderr.readline():
-        if words in line:
-            return
+    watchdog = threading.Timer(PATIENCE, worker.kill)
+    watchdog.start()
+    try:
+        while line := worker.stderr.readline():
+            if words in line:
+                return
+    finally:
+        watchdog.cancel()
     raise AssertionError(f"the worker never said {words!r}")
 
 
@@ -111,12 +120,12 @@ def read_until(worker: subprocess.Popen[str], words: str) -> None:
 
 def test_two_processes_start_each_of_5000_jobs_exactly_once(site: Site) -> None:
     """Two claimers, sixteen slots: a claim is one statement, so no job is taken twice and none is left."""
-    site.app.enqueue_many([JOBS["quick"].new_job(Work(number)) for number in range(5000)])
+    site.app.enqueue_many([JOBS["together"].new_job(Work(number)) for number in range(5000)])
     worker = site.start(processes=2, concurrency=8, drain=True)
     assert worker.wait(PATIENCE) == 0
     starts = Counter(line.split()[1] for line in site.lines())
-    assert len(starts) == 5000
-    assert set(starts.values()) == {1}
+    assert len(site.lines()) == len(starts) == 5000
+    assert len(set(site.pids())) == 2
     assert len(site.app.find(status="completed", limit=6000)) == 5000
 
 
@@ -134,17 +143,22 @@ def test_a_killed_worker_process_has_its_job_run_again_at_once(site: Site) -> No
 
 
 def test_a_killed_supervisor_and_worker_have_their_job_run_within_the_lease(site: Site) -> None:
-    """Nobody is left who knows, so the sweep of another worker finds the lease run out."""
+    """Nobody is left who knows, so the sweep of another worker finds the lease run out: by the store's own instants, soon after that."""
     job_id = site.enqueue("first_try_waits")
     worker = site.start()
     site.wait_for_line("start")
+    read_until(site.start(), "serves every queue")
     worker.kill()
     os.kill(site.pids()[0], signal.SIGKILL)
     worker.wait(PATIENCE)
-    assert site.app.get(job_id).status is Status.IN_PROGRESS
-    site.start()
+    dead = site.app.get(job_id)
+    assert dead.status is Status.IN_PROGRESS
+    assert dead.lease_until is not None
     job = site.wait_until(job_id, Status.COMPLETED)
     assert (job.lost_leases, len(set(site.pids()))) == (1, 2)
+    assert job.started_at is not None
+    late = (job.started_at - dead.lease_until).total_seconds()
+    assert 0 < late <= 1.1 * SWEEP + POLL + MARGIN
 
 
 def test_a_worker_ends_when_its_supervisor_is_killed(site: Site) -> None:
@@ -177,21 +191,23 @@ def test_a_process_that_exits_with_0_in_mid_job_is_replaced(site: Site) -> None:
 
 
 def test_a_frozen_process_cannot_complete_what_another_took_over(site: Site) -> None:
-    """After SIGCONT its claim is old: one completion, by the one who holds the newest fence."""
-    job_id = site.enqueue("first_try_waits")
-    site.start()
+    """After SIGCONT its handler ends and its completion comes: refused and told, since another holds the newest fence."""
+    job_id = site.enqueue("ends_when_told")
+    first = site.start()
     site.wait_for_line("start")
     frozen = site.pids()[0]
     os.kill(frozen, signal.SIGSTOP)
     try:
         site.start()
         job = site.wait_until(job_id, Status.COMPLETED)
+        site.effects.with_suffix(".log.go").touch()
     finally:
         os.kill(frozen, signal.SIGCONT)
-    assert (job.fence, job.lost_leases) == (2, 1)
-    after = site.enqueue("quick", 7)
-    site.wait_until(after, Status.COMPLETED)
-    assert site.app.get(job_id).updated_at == job.updated_at
+    read_until(first, "its outcome is not")
+    site.wait_for_line("end 1")
+    assert [line.split()[1] for line in site.lines() if line.startswith("end")] == ["2", "1"]
+    after = site.app.get(job_id)
+    assert (after.fence, after.lost_leases, after.updated_at) == (2, 1, job.updated_at)
 
 
 # -- signals ---------------------------------------------------------------------------------------------------------
@@ -213,12 +229,11 @@ def test_a_stop_ends_within_the_grace_and_gives_the_job_back(site: Site, handler
 def test_both_signals_let_a_running_job_end(site: Site, number: int) -> None:
     """Containers send one, people the other."""
     job_id = site.enqueue("in_three_steps")
-    worker = site.start(grace="20s")
+    worker = site.start(grace=f"{2 * PATIENCE}s")
     site.wait_for_line("step 0")
-    took = end(worker, number)
+    end(worker, number)
     assert (worker.returncode, site.app.get(job_id).status) == (0, Status.COMPLETED)
     assert [line.split()[1] for line in site.lines()] == ["0", "1", "2"]
-    assert took < 20
 
 
 def test_an_async_handler_may_clean_up_at_the_end_of_the_grace(site: Site) -> None:
@@ -248,23 +263,30 @@ def test_leases_are_renewed_while_the_worker_stops(site: Site) -> None:
 def test_a_second_sigint_quits_at_once(site: Site) -> None:
     """Pressed twice, Ctrl-C means now; the job goes back all the same."""
     job_id = site.enqueue("never")
-    worker = site.start(grace="60s")
+    worker = site.start(grace=f"{2 * PATIENCE}s")
     site.wait_for_line("start")
     worker.send_signal(signal.SIGINT)
     read_until(worker, "no new jobs")
-    took = end(worker, signal.SIGINT)
+    end(worker, signal.SIGINT)
     job = site.app.get(job_id)
     assert (worker.returncode, job.status, job.attempts) == (130, Status.QUEUED, 0)
-    assert took < PATIENCE
 
 
-@pytest.mark.parametrize("milliseconds", [0, 20, 50, 100, 200, 400])
-def test_a_signal_right_after_the_start_is_honoured(site: Site, milliseconds: int) -> None:
-    """A signal that falls into the imports must not be lost."""
-    worker = site.start()
-    time.sleep(milliseconds / 1000)
+def test_a_signal_at_the_very_start_is_honoured(site: Site) -> None:
+    """A signal that falls into the imports must not be lost; before a handler is there the system's own way holds."""
+    worker = site.start(grace=f"{2 * PATIENCE}s")
     end(worker)
     assert worker.returncode in (0, -signal.SIGTERM)
+
+
+def test_a_signal_while_the_worker_process_still_imports_is_honoured(site: Site) -> None:
+    """Nothing is claimed yet, so it may simply end; the supervisor must not start another."""
+    worker = site.start(grace=f"{2 * PATIENCE}s")
+    site.wait_for(lambda: bool(_children(worker.pid)))
+    children = _children(worker.pid)
+    end(worker)
+    assert worker.returncode == 0
+    assert not any(_is_alive(pid) for pid in children)
 
 
 def test_a_stack_dump_is_written_on_request(site: Site) -> None:
@@ -280,6 +302,7 @@ def test_a_stack_dump_is_written_on_request(site: Site) -> None:
 # -- what cannot start -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("options", [{}, {"drain": True}])
 @pytest.mark.parametrize(
     ("app", "words"),
     [
@@ -288,14 +311,26 @@ def test_a_stack_dump_is_written_on_request(site: Site) -> None:
         ("tests.worker.process_app:LEASE", "is an int, not an Onward application"),
     ],
 )
-def test_an_application_that_cannot_be_loaded_ends_the_supervisor(site: Site, app: str, words: str) -> None:
+def test_an_application_that_cannot_be_loaded_ends_the_supervisor(site: Site, app: str, words: str, options: dict[str, Any]) -> None:
     """Starting it again and again would hide a typing error in a loop."""
-    worker = site.start(app=app, processes=2)
+    worker = site.start(app=app, processes=2, **options)
     assert worker.wait(PATIENCE) == 4
     assert worker.stderr is not None
     said = worker.stderr.read()
     assert said.count(words) == 1
     assert "Traceback" not in said
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # Behind the name, which may hold anything, come the state and the parent.
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
 
 
 def _is_alive(pid: int) -> bool:

@@ -171,6 +171,17 @@ def test_a_second_transaction_on_an_awaited_connection_is_refused(shop: Shop, ma
     assert "completed already by its first transaction" in (events[-1].error or "")
 
 
+def test_a_result_that_cannot_be_stored_loses_nothing(shop: Shop, make_worker: MakeWorker, events: list[Event]) -> None:
+    """What is returned behind the transaction comes too late for the store; it must not look like a lost claim."""
+
+    def handler(payload: int, ctx: JobContext) -> object:
+        sell_in_its_own(ctx, shop)
+        return object()
+
+    assert (run(shop, make_worker, handler).status, shop.sales()) == (Status.COMPLETED, 1)
+    assert [event.event for event in events] == ["claimed", "completed"]
+
+
 def test_a_second_use_of_the_same_open_transaction_is_refused(shop: Shop, make_worker: MakeWorker, events: list[Event]) -> None:
     """The caller rolls back, so nothing is completed: this is an ordinary failed try."""
 
@@ -189,9 +200,7 @@ def test_a_second_use_of_the_same_open_transaction_is_refused(shop: Shop, make_w
 
 
 @pytest.mark.parametrize("in_transaction", [False, True])
-def test_children_are_reported_once_they_are_stored(
-    shop: Shop, make_worker: MakeWorker, events: list[Event], in_transaction: bool
-) -> None:
+def test_children_are_reported_once_they_are_stored(shop: Shop, make_worker: MakeWorker, events: list[Event], in_transaction: bool) -> None:
     """Who counts what was queued must hear of every job, and of none that another one with its key stands for."""
     shop.store.enqueue([child.new_job(0, key="taken")])
 

@@ -16,6 +16,7 @@ from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
 from onward.errors import OutcomeUnknown, StoreUnavailable
 from onward.events import Event
+from onward.jobs import NewJob
 from onward.outcome import Completed
 from onward.retry import RetryPolicy
 from onward.status import Status
@@ -367,7 +368,7 @@ def test_options_that_make_no_sense_are_refused(make_worker: MakeWorker) -> None
 def test_an_isolated_job_starts_only_when_what_ended_before_it_is_stored(make_worker: MakeWorker, store: MemoryStore) -> None:
     """If it kills its process, a neighbour whose outcome is not stored yet would lose its claim for it."""
     started: list[tuple[int, str]] = []
-    asked = []
+    asked: list[NewJob] = []
 
     def suspect(payload: int) -> None:
         before = [store.get(job.id).status.value for job in asked[:payload]]

@@ -18,7 +18,7 @@ TITLES = {
 }
 
 MOST_ROWS = 50
-"""What a table shows of an answer; questions about single jobs answer with the newest first."""
+"""What a table shows of an answer; `failed` and `last-hour` begin with the newest."""
 
 
 @click.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -122,12 +121,5 @@ def open_store_and_application(*, may_create: bool = False) -> Iterator[tuple[St
 def _check_exists(store: Store, may_create: bool) -> None:
     from onward.errors import StoreUnavailable
 
-    path = getattr(store, "path", None)  # only a store that is a file has one
-    if path is None or may_create:
-        return
-    try:
-        os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        raise StoreUnavailable(f"there is no file {path}: 'onward migrate' makes it, or correct the URL") from None
-    except OSError:
-        return  # the store says it better
+    if not may_create and not store.exists():
+        raise StoreUnavailable(f"there is no {store.url}: 'onward migrate' makes it, or correct the URL")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote, urlsplit
 
-from onward.durations import parse_duration
-from onward.errors import InvalidSetting, InvalidTime
+from onward.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from onward.clock import Clock
     from onward.driver import Store
 
 EXAMPLES = "sqlite:///file.db (relative), sqlite:////absolute/file.db or memory://"
-DEFAULT_TIMEOUT = timedelta(seconds=5)
 
 
 def connect(url: str, *, clock: Clock, strict: bool = False) -> Store:
@@ -43,35 +39,11 @@ def _memory(url: str, clock: Clock) -> Store:
 
 
 def _sqlite(url: str, clock: Clock, strict: bool) -> Store:
-    parts = urlsplit(url)
-    if parts.netloc:
-        raise InvalidSetting(f"{url!r} has two slashes before the path: use {EXAMPLES}")
-    path = unquote(parts.path)[1:]
-    if path in ("", ":memory:") or path.startswith("file:"):
-        raise InvalidSetting(f"{url!r} names no file, and SQLite gives each connection a :memory: of its own: use memory://, or a file")
-    if parts.fragment:
-        raise InvalidSetting(f"{url!r} contains '#': write it as %23 if it belongs to the file's name")
-    prefix, timeout, allows_network = "onward_", DEFAULT_TIMEOUT, False
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name == "prefix":
-            prefix = value
-        elif name == "timeout":
-            timeout = _timeout(value)
-        elif name == "network_file_system" and value in ("allow", "refuse"):
-            allows_network = value == "allow"
-        else:
-            raise InvalidSetting(f"{name}={value} means nothing in {url!r}: known are prefix=, timeout= and network_file_system=allow")
+    from onward.drivers.sqlite.url import read_url
 
-    from onward.drivers.sqlite.driver import SQLiteStore
-
-    return SQLiteStore(path, clock=clock, strict=strict, prefix=prefix, timeout=timeout, allow_network_file_system=allows_network)
-
-
-def _timeout(value: str) -> timedelta:
-    try:
-        return parse_duration(value)
-    except InvalidTime as error:
-        raise InvalidSetting(f"timeout: {error}") from None
+    path, options = read_url(url)
+    store: Store = import_module("onward.drivers.sqlite.driver").SQLiteStore(path, clock=clock, strict=strict, **options)
+    return store
 
 
 def _shown(url: str) -> str:

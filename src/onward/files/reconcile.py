@@ -17,10 +17,10 @@ from msgspec import Struct
 from onward.driver import Store
 from onward.errors import OnwardError, PermanentJobError, TransientJobError
 from onward.files.safe_path import digest, read_file, walk_below
-from onward.files.temporary import find_leftovers, read_name
+from onward.files.temporary import Leftover, find_leftovers, read_name
 from onward.inspection import JobFilter
 from onward.jobs import Job
-from onward.status import COMPLETED, LIVE, Status
+from onward.status import CANCELLED, COMPLETED, DEAD_LETTER, LIVE, Status
 
 PAGE = 200
 _LOOKS = 3
@@ -69,6 +69,8 @@ class Look(Struct, frozen=True):
 
     decisions: dict[str, Decision]
     live: frozenset[str]
+    given_up: dict[str, list[Decision]]
+    """What jobs that ended dead-lettered or cancelled were to do; one that was killed after placing its file leaves an orphan."""
     unreadable: tuple[str, ...]
 
 
@@ -98,10 +100,11 @@ def compare(base: str | os.PathLike[str], store: Store, promises: Mapping[str, R
     else:
         pending |= suspects.keys()
         suspects = {}
-    unknown = sorted(present - look.decisions.keys() - pending)
-    lines = [suspects[path] for path in sorted(suspects)]
-    leftovers = find_leftovers(base, store)
-    lines += [f"leftover: {one.path} is a temporary file of ours and {one.reason}" for one in leftovers if one.is_stale]
+    strangers = present - look.decisions.keys() - pending
+    orphans = {path: line for path in strangers & look.given_up.keys() if (line := _orphan(base, look.given_up[path]))}
+    unknown = sorted(strangers - orphans.keys())
+    lines = [suspects[path] for path in sorted(suspects)] + [orphans[path] for path in sorted(orphans)]
+    lines += [_describe(one) for one in find_leftovers(base, store) if one.verdict != "in use"]
     return Reconciliation(
         checked=len(look.decisions.keys() - pending),
         unchecked=len(unknown) + len(look.unreadable),
@@ -129,11 +132,20 @@ def _look(store: Store, promises: Mapping[str, ReadPromise]) -> Look:
             continue
         if promise is None:
             continue
-        decision = Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.id))
+        decision = _decision(job, promise)
         known = decisions.get(promise.path)
         if known is None or known.finished < decision.finished:
             decisions[promise.path] = decision
-    return Look(decisions, frozenset(live), tuple(unreadable))
+    given_up: dict[str, list[Decision]] = {}
+    for job in _all(store, promises, (DEAD_LETTER, CANCELLED)):
+        with suppress(OnwardError):
+            if promise := promises[job.type](job):
+                given_up.setdefault(promise.path, []).append(_decision(job, promise))
+    return Look(decisions, frozenset(live), given_up, tuple(unreadable))
+
+
+def _decision(job: Job, promise: Promise) -> Decision:
+    return Decision(job.id, job.type, promise, (job.finished_at or job.updated_at, job.id))
 
 
 def _all(store: Store, promises: Mapping[str, ReadPromise], statuses: tuple[Status, ...]) -> list[Job]:
@@ -168,6 +180,25 @@ def _judge(base: str | os.PathLike[str], decision: Decision) -> str:
     if content is None:
         return f"missing: {path} was written by {by}, but is not there"
     return "" if digest(content) == decision.promise.sha256 else f"differs: {path} does not have the content that {by} wrote"
+
+
+def _orphan(base: str | os.PathLike[str], given_up: Sequence[Decision]) -> str:
+    """Say which job left this file, though it never completed; an empty line when the file has other content, so that it is not ours."""
+    try:
+        content = read_file(base, given_up[0].promise.path)
+    except (PermanentJobError, OSError):
+        return ""
+    for decision in given_up:
+        if content is not None and digest(content) == decision.promise.sha256:
+            by = f"{decision.job_type} {decision.job_id}"
+            return f"orphan: {decision.promise.path} has the content that {by} was to write, but that job never completed"
+    return ""
+
+
+def _describe(leftover: Leftover) -> str:
+    if leftover.verdict == "kept":
+        return f"aside: {leftover.path} is a file that was to be deleted, but {leftover.reason}: rename it back, or remove it"
+    return f"leftover: {leftover.path} is a temporary file of ours, and {leftover.reason}"
 
 
 def _notes(unknown: Sequence[str], unreadable: Sequence[str]) -> list[str]:

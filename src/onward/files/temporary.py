@@ -44,7 +44,8 @@ class Leftover(Struct, frozen=True):
     """A temporary file on disk, and why it is there."""
 
     path: str
-    is_stale: bool
+    verdict: Literal["in use", "stale", "kept"]
+    """``stale`` may be removed. ``kept`` is a person's to judge: a file that was moved aside for a deletion that never took place."""
     reason: str
 
 
@@ -101,7 +102,7 @@ def sweep_temporaries(base: str | os.PathLike[str], store: Store) -> list[str]:
     """
     swept = []
     for path, name, directory in walk_below(base):
-        if (found := read_name(name)) and _judge(path, found, store).is_stale:
+        if (found := read_name(name)) and _judge(path, found, store).verdict == "stale":
             remove_name(directory, name)
             swept.append(path)
     return swept
@@ -113,14 +114,16 @@ def _temporaries(base: str | os.PathLike[str]) -> list[tuple[str, Temporary]]:
 
 def _judge(path: str, found: Temporary, store: Store) -> Leftover:
     # The name was seen before the job is read, and a claim that is over stays over: so "stale" cannot become wrong.
+    is_aside = found.kind == "del"
     try:
         job = store.get(found.job_id)
     except JobNotFound:
-        return Leftover(path, True, f"job {found.job_id} is gone")
+        return Leftover(path, "kept" if is_aside else "stale", f"its job {found.job_id} is gone")
     if job.status.is_final:
-        return Leftover(path, True, f"job {job.id} is {job.status}")
-    if found.kind == "del":
-        return Leftover(path, False, f"job {job.id} has not recorded its deletion yet")
+        never_deleted = is_aside and job.status is not Status.COMPLETED
+        return Leftover(path, "kept" if never_deleted else "stale", f"its job {job.id} is {job.status}")
+    if is_aside:
+        return Leftover(path, "in use", f"its job {job.id} has not recorded its deletion yet")
     if job.status is Status.IN_PROGRESS and job.fence == found.fence:
-        return Leftover(path, False, f"job {job.id} is writing it")
-    return Leftover(path, True, f"the claim {found.fence} of job {job.id} is over")
+        return Leftover(path, "in use", f"its job {job.id} is writing it")
+    return Leftover(path, "stale", f"the claim {found.fence} of its job {job.id} is over")

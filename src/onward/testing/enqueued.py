@@ -8,7 +8,8 @@ from typing import Any
 
 from onward.app import Onward
 from onward.definition import JobDefinition
-from onward.errors import InvalidPayload
+from onward.durations import parse_duration
+from onward.errors import InvalidDefinition, InvalidPayload
 from onward.inspection import JobFilter
 from onward.jobs import Job
 from onward.status import CLAIMABLE
@@ -32,8 +33,10 @@ def assert_enqueued(app: Onward, definition: JobDefinition[Any], payload: Any = 
     """Assert that such a job waits, due or later, and give the first one.
 
     ``payload`` is compared with the decoded payload. ``fields`` are those of ``Job``, and also ``key`` and ``delay`` (from the enqueue to
-    the moment it is due). The failure lists what does wait.
+    the moment it is due, as any duration is written). The failure lists what does wait. Raises ``InvalidPayload`` for a payload
+    that such a job could never have, and ``InvalidDefinition`` for a field that no job has.
     """
+    fields = _read(definition, payload, fields)
     waiting = _waiting(app, definition)
     for job in waiting:
         if _is_like(definition, job, payload, fields):
@@ -42,7 +45,8 @@ def assert_enqueued(app: Onward, definition: JobDefinition[Any], payload: Any = 
 
 
 def refute_enqueued(app: Onward, definition: JobDefinition[Any], payload: Any = _ANY, **fields: Any) -> None:
-    """Assert that no such job waits, neither due nor later."""
+    """Assert that no such job waits, neither due nor later. Arguments and errors are those of ``assert_enqueued``."""
+    fields = _read(definition, payload, fields)
     found = [job for job in _waiting(app, definition) if _is_like(definition, job, payload, fields)]
     if found:
         raise AssertionError(f"{_wanted(definition, payload, fields)} should not be enqueued; {_listed(definition, found)}")
@@ -52,6 +56,16 @@ def _waiting(app: Onward, definition: JobDefinition[Any] | None) -> list[Job]:
     types = () if definition is None else (definition.name, *definition.aliases)
     jobs = app.store.find(JobFilter(statuses=tuple(sorted(CLAIMABLE)), types=types), limit=MOST)
     return sorted(jobs, key=lambda job: (-job.priority, job.scheduled_at, job.id))
+
+
+def _read(definition: JobDefinition[Any], payload: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what could match no job at all: a negated assertion would pass for it, whatever was enqueued."""
+    if payload is not _ANY:
+        definition.codec.encode(payload)
+    unknown = [name for name in fields if name not in {*Job.__struct_fields__, "key", "delay"}]
+    if unknown:
+        raise InvalidDefinition(f"a job has no field {unknown[0]!r}: fields are those of onward.Job, key and delay")
+    return {name: parse_duration(value) if name == "delay" else value for name, value in fields.items()}
 
 
 def _is_like(definition: JobDefinition[Any], job: Job, payload: Any, fields: dict[str, Any]) -> bool:

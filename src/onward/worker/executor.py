@@ -127,7 +127,7 @@ class Executor:
         except Exception as error:
             logger.exception("no outcome could be chosen for job %s", job.id)
             return DeadLettered(f"no outcome could be chosen: {type(error).__name__}")
-        # A handler that did not end in time may do so again: the next try has no neighbours that it could hold up.
+        # A handler that did not end in time may hang again, and cost its process: the next try has no neighbours there.
         return replace(outcome, isolated=True) if is_timed_out and isinstance(outcome, Retried) else outcome
 
     def _is_over_limit(self, run: Run) -> bool:

@@ -24,6 +24,8 @@ from onward.worker.threads import Threads
 logger = logging.getLogger("onward.worker")
 
 Ended = tuple[Run, Settlement]
+RING_AFTER = 0.005
+"""Seconds for which endings on the event loop are gathered while more wait to start, so that a turn has something to do."""
 
 
 class Slots:
@@ -45,6 +47,7 @@ class Slots:
         self._threads = Threads(self._work)
         self._loop = EventLoop()
         self._ring_is_due = False
+        self._later_ring: asyncio.TimerHandle | None = None
 
     # -- what is where -------------------------------------------------------------------------------------------
 
@@ -247,17 +250,26 @@ class Slots:
             self._mark(run)
             settlement = await self._executor.execute_async(run)
         picked = self._leave(run, settlement)
-        if not self._ring_is_due:
-            # One ring for all that end in this round of the loop.
-            self._ring_is_due = True
-            asyncio.get_running_loop().call_soon(self._ring_once)
+        self._ring_for_round()
         tasks = [one for one in picked if one.definition.is_async]
         if len(tasks) < len(picked):
             self._dispatch([one for one in picked if not one.definition.is_async])
         self._begin_tasks(tasks)
 
+    def _ring_for_round(self) -> None:
+        """One ring for all that end in this round of the loop, or in a few of them while the slots have work without it."""
+        if self._waiting:
+            if self._later_ring is None:
+                self._later_ring = asyncio.get_running_loop().call_later(RING_AFTER, self._ring_once)
+        elif not self._ring_is_due:
+            self._ring_is_due = True
+            asyncio.get_running_loop().call_soon(self._ring_once)
+
     def _ring_once(self) -> None:
         self._ring_is_due = False
+        if self._later_ring is not None:
+            self._later_ring.cancel()
+            self._later_ring = None
         self._ring()
 
     def _leave(self, run: Run, settlement: Settlement) -> list[Run]:

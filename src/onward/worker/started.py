@@ -33,7 +33,9 @@ class StartedJobs:
         except IndexError:
             if not self._has_warned:
                 self._has_warned = True
-                logger.warning("more than %d jobs are started and not settled: a crash now would not be counted for the others", self.capacity)
+                logger.warning(
+                    "more than %d jobs are started and not settled: a crash now would not be counted for the others", self.capacity
+                )
             return None
         self._map[mark * LENGTH : (mark + 1) * LENGTH] = job_id.encode()
         return mark

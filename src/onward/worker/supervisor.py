@@ -19,7 +19,7 @@ from types import FrameType
 from msgspec import Struct
 
 from onward.driver import Store
-from onward.errors import StoreError
+from onward.errors import OnwardError, StoreError
 from onward.worker.child import QUIT_AT_ONCE, Child, ChildPipes
 from onward.worker.reports import Reports
 
@@ -210,6 +210,15 @@ class Supervisor:
         if self._grace is not None:
             self._kill_at = time.monotonic() + self._grace + OVERTIME
         self._send(signal.SIGTERM)
+        threading.Thread(target=self._warm_up, args=({one.child.store_url for one in self._slots if one.child},), daemon=True).start()
+
+    def _warm_up(self, urls: set[str | None]) -> None:
+        """Load and open now what taking back needs: after a kill there is less than half a second for it."""
+        for url in urls - {None}:
+            with contextlib.suppress(OnwardError):
+                store = self._open_store(str(url))
+                store.open()
+                store.close()
 
     def _send(self, number: int) -> None:
         for slot in self._slots:

@@ -13,7 +13,7 @@ from onward.drivers.sql.rows import read_jobs, write_instant
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.errors import DuplicateJob
 from onward.jobs import Job, NewJob
-from onward.outcome import Completed, Ending, end_settled, is_stored, storable
+from onward.outcome import Completed, Ending, end_settled, has_form, is_stored, storable
 from onward.turn import Settlement
 
 Name: TypeAlias = tuple[str, int]
@@ -57,7 +57,7 @@ def _is_plain(settlement: Settlement) -> bool:
     outcome = settlement.outcome
     if type(outcome) is not Completed or outcome.error is not None or settlement.progress is not None:
         return False
-    return outcome.result is None or outcome.result.isascii()
+    return outcome.result is None or has_form(outcome.result)
 
 
 def _endings(settlements: Sequence[Settlement]) -> Operation[dict[Name, Ending]]:

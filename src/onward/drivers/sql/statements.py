@@ -46,19 +46,42 @@ class Cursor(Protocol):
 
 
 def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) -> T:
-    """Drive an operation to its end on a cursor, and give what it returns."""
-    rows: list[Row] = []
-    step = operation.send
+    """Drive an operation to its end on a cursor, and give what it returns. An error of a statement is raised where it was yielded."""
     try:
         wanted = next(operation)
         while True:
-            if isinstance(wanted, Many):
-                cursor.executemany(statements[wanted.name], wanted.parameters)
-                rows = []
+            try:
+                if isinstance(wanted, Many):
+                    cursor.executemany(statements[wanted.name], wanted.parameters)
+                    rows: list[Row] = []
+                else:
+                    cursor.execute(statements[wanted.name], wanted.parameters)
+                    rows = cursor.fetchall()
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
+                wanted = operation.throw(error)
             else:
-                cursor.execute(statements[wanted.name], wanted.parameters)
-                rows = cursor.fetchall()
-            wanted = step(rows)
+                wanted = operation.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_async(cursor: Any, statements: Mapping[str, str], operation: Operation[T]) -> T:
+    """``run`` on a cursor whose calls are awaited."""
+    try:
+        wanted = next(operation)
+        while True:
+            try:
+                if isinstance(wanted, Many):
+                    await cursor.executemany(statements[wanted.name], wanted.parameters)
+                    rows: list[Row] = []
+                else:
+                    await cursor.execute(statements[wanted.name], wanted.parameters)
+                    rows = list(await cursor.fetchall())
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
+                wanted = operation.throw(error)
+            else:
+                wanted = operation.send(rows)
     except StopIteration as end:
         result: T = end.value
         return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import read_job, read_jobs, write_instant
@@ -21,13 +22,22 @@ UNBLOCKED_AT_ONCE = 5000
 
 def extend(extensions: Sequence[Extension], now: datetime) -> Operation[Extended]:
     """Renew leases by fence, whether or not they have run out already."""
-    rows = [(one.claim.id, one.claim.fence, write_instant(now + one.claim.lease), one.progress and storable(one.progress)) for one in extensions]
+    rows = [_renewal(one, now) for one in extensions]
     renewed = yield Statement("extend", {"rows": as_json(rows), "now": write_instant(now)})
     ours = {row[0] for row in renewed}
     return Extended(
         lost=frozenset(one.claim.id for one in extensions if one.claim.id not in ours),
         cancel_requested=frozenset(row[0] for row in renewed if row[1] is not None),
     )
+
+
+def _renewal(extension: Extension, now: datetime) -> dict[str, Any]:
+    return {
+        "id": extension.claim.id,
+        "fence": extension.claim.fence,
+        "lease_until": write_instant(now + extension.claim.lease),
+        "progress": None if extension.progress is None else storable(extension.progress),
+    }
 
 
 def sweep(now: datetime) -> Operation[Swept]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
 from pathlib import Path
@@ -13,6 +14,10 @@ from onward.errors import StoreBusy, StoreUnavailable
 
 RETRY_EVERY = 0.0002
 RETRY_AT_MOST = 0.0003
+# Fifty processes that all try every 0.2 ms leave two cores no time for the one that holds the lock; 16 of them then ran into their
+# time-out. Whoever has not got it by now is in such a crowd, and tries less often, each at moments of its own.
+CROWDED_AFTER = 0.2
+RETRY_IN_A_CROWD = (0.001, 0.005)
 # SQLite's own busy handler sleeps ever longer and starves behind a busy worker (an insert took 731 ms, against 0.5 ms this way).
 PRAGMAS = (
     "PRAGMA busy_timeout = 0",
@@ -55,21 +60,23 @@ def connect(path: Path, deadline: float, factory: type[sqlite3.Connection] = sql
 
 def execute(connection: sqlite3.Connection, sql: str, deadline: float, path: str) -> list[Any]:
     """Run a statement that needs a lock, trying again until ``deadline``. Raises ``StoreBusy`` and its kin."""
-    wait = RETRY_EVERY
+    wait, started = RETRY_EVERY, time.monotonic()
     while True:
         try:
             return raw(connection, sql)
         except sqlite3.Error as error:
             if not is_busy(error):
                 raise translate(error, path) from error
-        left = deadline - time.monotonic()
+        now = time.monotonic()
+        left = deadline - now
         if left <= 0:
             raise StoreBusy(
                 f"another connection held the write lock of {path} for longer than the timeout: nothing was stored; "
                 "keep transactions short, and try again"
             )
         time.sleep(min(wait, left))
-        wait = min(wait * 1.1, RETRY_AT_MOST)
+        crowded = now - started > CROWDED_AFTER
+        wait = random.uniform(*RETRY_IN_A_CROWD) if crowded else min(wait * 1.1, RETRY_AT_MOST)
 
 
 def raw(connection: sqlite3.Connection, sql: str) -> list[Any]:

@@ -27,6 +27,7 @@ from onward.drivers.sqlite.file_system import file_system_of
 from onward.drivers.sqlite.migrate import migrations, version
 from onward.drivers.sqlite.questions import question_sql, questions
 from onward.drivers.sqlite.transaction import transaction
+from onward.drivers.sqlite.url import PREFIX, TIMEOUT, write_url
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
@@ -45,10 +46,11 @@ class SQLiteStore(Store):
     """Jobs in the SQLite file at ``path``, which may be the application's own; it becomes WAL.
 
     ``timeout`` is how long a write waits for other writers. ``strict`` refuses callers' connections with ``synchronous`` below FULL.
-    ``file_system`` names the file system of a path; handed in, so that tests can say "nfs". Nothing is opened before the first use.
+    ``poll`` is how often ``wait`` looks by itself behind the file's events. ``file_system`` names the file system of a path; handed in,
+    so that tests can say "nfs". Nothing is opened before the first use.
     """
 
-    capabilities = Capabilities(name="sqlite", wakes_workers=True)
+    capabilities = Capabilities(name="sqlite")
 
     def __init__(
         self,
@@ -56,9 +58,10 @@ class SQLiteStore(Store):
         *,
         clock: Clock,
         strict: bool = False,
-        prefix: str = "onward_",
-        timeout: timedelta = timedelta(seconds=5),
+        prefix: str = PREFIX,
+        timeout: timedelta = TIMEOUT,
         allow_network_file_system: bool = False,
+        poll: timedelta = timedelta(seconds=1),
         file_system: Callable[[Path], str] = file_system_of,
     ) -> None:
         if str(path) in ("", ":memory:"):
@@ -70,7 +73,7 @@ class SQLiteStore(Store):
         self.strict = strict
         self.prefix = prefix
         self.timeout = timeout
-        self.url = f"sqlite:///{self.path}" if prefix == "onward_" else f"sqlite:///{self.path}?prefix={prefix}"
+        self.url = write_url(self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system)
         text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
         self.statements = load_statements(text, prefix=prefix, columns=", ".join(COLUMNS), attempt_columns=", ".join(ATTEMPT_COLUMNS))
         self._file = SQLiteFile(
@@ -81,7 +84,7 @@ class SQLiteStore(Store):
             now_text=lambda: write_instant(clock.now()),
             file_system=lambda: "" if allow_network_file_system else file_system(self.path.parent),
         )
-        self._waker = Waker(self.path, self._file.has_news)
+        self._waker = Waker(self.path, self._file.has_news, poll=poll.total_seconds())
         self._last_turn = 0.0
 
     # -- every backend -----------------------------------------------------------------------------------------------
@@ -90,8 +93,17 @@ class SQLiteStore(Store):
         self._file.open()
         self.schema_version = max(migrations())  # older tables were migrated, newer ones refused
 
+    def exists(self) -> bool:
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # something is there, or cannot be: `open` says what is wrong
+            return True
+        return True
+
     def needs_migration(self) -> bool:
-        if not self.path.exists():
+        if not self.exists():
             return True
         connection = connect(self.path, time.monotonic() + self.timeout.total_seconds())
         try:

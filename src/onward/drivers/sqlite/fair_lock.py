@@ -47,6 +47,7 @@ class FairLock:
             else:
                 self._held = False
 
-    def is_wanted(self) -> bool:
-        """True while somebody waits for the lock."""
-        return bool(self._waiting)
+    @property
+    def waiting(self) -> int:
+        """How many wait for the lock."""
+        return len(self._waiting)

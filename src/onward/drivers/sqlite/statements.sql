@@ -2,8 +2,26 @@
 -- {prefix} begins each table's name, {columns} are those of onward.jobs.Job in its order, {attempt_columns} those of Attempt.
 -- SQLite has one writer at a time, so nothing here locks rows. Lists come as one JSON parameter: one statement for any number of rows.
 
+
+-- == in a caller's transaction ==
+
+-- name: synchronous
+PRAGMA synchronous;
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: savepoint
+SAVEPOINT onward;
+
+-- name: release_savepoint
+RELEASE onward;
+
+-- name: undo_savepoint
+ROLLBACK TO onward;
+
 -- name: lock
--- Takes the write lock in a caller's transaction before anything is read, so that what is read next stays true. Changes nothing.
+-- Takes the write lock before anything is read, so that what is read next stays true. Changes nothing.
 UPDATE {prefix}jobs SET fence = fence WHERE 0;
 
 
@@ -63,10 +81,14 @@ RETURNING id, fence;
 
 -- name: complete
 -- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has, and twice as quick.
+-- Its rows are read by position: by name, draining 20,000 jobs took about a tenth more processor time.
 UPDATE {prefix}jobs SET
     status = 'completed', finished_at = :now, error = NULL, result = ended.result,
     lease_owner = NULL, lease_until = NULL, updated_at = :now
-FROM (SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS result FROM json_each(:rows)) AS ended
+FROM (
+    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS result
+    FROM json_each(:rows)
+) AS ended
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
 RETURNING id, fence;
 
@@ -158,7 +180,8 @@ WHERE id = :id;
 UPDATE {prefix}jobs SET
     lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress), updated_at = :now
 FROM (
-    SELECT json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS fence, json_extract(value, '$[2]') AS lease_until, json_extract(value, '$[3]') AS progress FROM json_each(:rows)
+    SELECT json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until, json_extract(value, '$.progress') AS progress
+    FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
 RETURNING id, cancel_requested_at;

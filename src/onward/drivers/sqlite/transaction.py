@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from onward.clock import Clock
+from onward.drivers.sqlite.commit import commit
 from onward.drivers.sqlite.connection import close_quietly, connect, execute, forget, raw
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.durations import format_duration
@@ -27,7 +28,7 @@ def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iter
     """Hold the write lock; commit at the end, roll back on an exception or when ``limit`` is over."""
     file.refuse_inside()
     file.open()
-    place = file.locked()
+    place = file.place()
     with place as deadline:
         connection = connect(file.path, deadline, GuardedConnection)
         assert isinstance(connection, GuardedConnection)
@@ -166,7 +167,7 @@ class GuardedConnection(sqlite3.Connection):
             if not self._has_begun():
                 raise self._not_here("the transaction was ended inside its block, so nothing more can be committed")
             self._is_done = True  # from here on the watch leaves the connection alone
-            file.commit(self, tuple, time.monotonic() + file.timeout)
+            commit(self, tuple, time.monotonic() + file.timeout, str(file.path))
 
     def give_up(self) -> None:
         """Roll back what has not been committed."""

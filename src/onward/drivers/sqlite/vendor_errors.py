@@ -8,8 +8,6 @@ from onward.errors import InvalidPayload, OnwardError, SchemaOutOfDate, StoreBus
 
 BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, CONSTRAINT, NOTADB, PERM = 5, 6, 8, 10, 11, 13, 14, 19, 26, 3
 BUSY_SNAPSHOT = 517
-UNUSABLE_AFTER = frozenset({IOERR, CORRUPT, FULL, CANTOPEN, NOTADB, READONLY})
-"""After these the connection is closed and a new one looks at the file again."""
 
 
 def code_of(error: BaseException) -> int:

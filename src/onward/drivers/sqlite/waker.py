@@ -11,22 +11,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onward.drivers.sqlite.file_events import FileEvents, watch
+from onward.drivers.sqlite.fork import Forked
 
-# The event comes when the log is written, a moment before the commit can be read: its fsync lies in between.
+# The event comes when the log is written, a moment before the commit can be read: its fsync lies in between. So one looks again,
+# quickly at first, then ever more slowly: a slow disk is found out late, but not only by the next poll.
 FIRST_LOOK, LAST_LOOK, LOOK_FOR = 0.00005, 0.01, 0.1
-SLOW_POLL = 1.0
 BUSY_POLL, IDLE_POLL = 0.005, 0.05
 
 
-class Waker:
+class Waker(Forked):
     """One waiting thread, any number that wake it. Makes nothing before the first ``wait``."""
 
-    def __init__(self, path: Path, has_news: Callable[[], bool], events: Callable[[Path], FileEvents | None] = watch) -> None:
+    def __init__(
+        self,
+        path: Path,
+        has_news: Callable[[], bool],
+        events: Callable[[Path], FileEvents | None] = watch,
+        *,
+        poll: float = 1.0,
+    ) -> None:
         self._path = path
         self._has_news = has_news
         self._watch = events
+        self._slow_poll = poll
         self._start_afresh()
-        _wakers.add(self)
+        self.follow_forks()
 
     def _start_afresh(self) -> None:
         self._woken = False
@@ -70,14 +79,14 @@ class Waker:
             if now >= deadline:
                 return False
             pause = self._pause()
-            if now < look_until:
-                pause, look = look, min(look * 1.5, LAST_LOOK)
+            if 0 < look < pause:
+                pause, look = look, min(look * 1.5, LAST_LOOK) if now < look_until else look * 1.5
             if self._sleep(pipe[0], min(pause, deadline - now)):
                 look, look_until = FIRST_LOOK, time.monotonic() + LOOK_FOR
 
     def _pause(self) -> float:
         if self._events is not None:
-            return SLOW_POLL
+            return self._slow_poll
         self._poll = min(self._poll * 1.1, IDLE_POLL)
         return self._poll
 
@@ -115,15 +124,3 @@ def _close(pid: int, read: int, write: int, events: FileEvents | None) -> None:
     os.close(write)
     if events is not None:
         events.close()
-
-
-_wakers: weakref.WeakSet[Waker] = weakref.WeakSet()
-
-
-def _reset_all() -> None:
-    for waker in list(_wakers):
-        waker.reset_after_fork()
-
-
-if hasattr(os, "register_at_fork"):  # pragma: no branch - absent only on Windows
-    os.register_at_fork(after_in_child=_reset_all)

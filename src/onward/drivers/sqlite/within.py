@@ -14,7 +14,7 @@ from onward.driver import AsyncWithin, Within
 from onward.drivers.borrowed import Bridge
 from onward.drivers.sql import people
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.statements import Many, Operation, Row, run
+from onward.drivers.sql.statements import Operation, Statement, run, run_async
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
 from onward.jobs import Accepted, Job, NewJob
@@ -22,7 +22,6 @@ from onward.turn import Claim, Settlement
 
 T = TypeVar("T")
 FULL = 2
-BEGIN, SAVE, RELEASE, UNDO = "BEGIN IMMEDIATE", "SAVEPOINT onward", "RELEASE onward", "ROLLBACK TO onward"
 _has_warned = False
 
 
@@ -42,20 +41,13 @@ class SQLiteWithin(Within):
         self._connection = connection
         self._joined = joined
         check_transaction(connection)
-        cursor = self._cursor()
-        try:
-            check_durability(cursor.execute("PRAGMA synchronous").fetchone()[0], joined)
-        except sqlite3.Error as error:
-            raise explain(error, joined) from error
+        self._run(check_durability(joined))
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
         return self._write(enqueue(jobs, self._joined.clock.now()))
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        try:
-            return self._as_text(people.get(job_id, owner))
-        except sqlite3.Error as error:
-            raise explain(error, self._joined) from error
+        return self._run(people.get(job_id, owner))
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._write(people.cancel(job_id, owner, self._joined.clock.now()))
@@ -70,41 +62,15 @@ class SQLiteWithin(Within):
         self._write(people.settle_one(settlement, self._joined.clock.now()))
 
     def _write(self, operation: Operation[T]) -> T:
-        """Run an operation whole or not at all, in a savepoint; the write lock is taken before anything is read."""
-        cursor = self._cursor()
-        try:
-            if not self._connection.in_transaction:
-                check_transaction(self._connection)
-                cursor.execute(BEGIN)
-            cursor.execute(SAVE)
-            try:
-                cursor.execute(self._joined.statements["lock"])
-                result = self._as_text(operation)
-            except BaseException:
-                if self._connection.in_transaction:  # a full disk has rolled everything back
-                    cursor.execute(UNDO)
-                    cursor.execute(RELEASE)
-                raise
-            cursor.execute(RELEASE)
-            return result
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-            raise explain(error, self._joined) from error
+        return self._run(in_savepoint(self._connection, operation))
 
-    def _as_text(self, operation: Operation[T]) -> T:
-        factory = self._connection.text_factory
-        self._connection.text_factory = str
-        try:
-            return run(self._cursor(), self._joined.statements, operation)
-        finally:
-            self._connection.text_factory = factory
-
-    def _cursor(self) -> sqlite3.Cursor:
+    def _run(self, operation: Operation[T]) -> T:
         try:
             cursor = self._connection.cursor(sqlite3.Cursor)
-        except sqlite3.Error as error:
+            cursor.row_factory = None
+            return run(cursor, self._joined.statements, as_text(self._connection, operation))
+        except ERRORS as error:
             raise explain(error, self._joined) from error
-        cursor.row_factory = None
-        return cursor
 
 
 class AioSQLiteWithin(AsyncWithin):
@@ -120,11 +86,7 @@ class AioSQLiteWithin(AsyncWithin):
         return await self._write(enqueue(jobs, self._joined.clock.now()))
 
     async def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        cursor = await self._cursor()
-        try:
-            return await self._as_text(cursor, people.get(job_id, owner))
-        except sqlite3.Error as error:
-            raise explain(error, self._joined) from error
+        return await self._run(people.get(job_id, owner))
 
     async def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         return await self._write(people.cancel(job_id, owner, self._joined.clock.now()))
@@ -139,61 +101,18 @@ class AioSQLiteWithin(AsyncWithin):
         await self._write(people.settle_one(settlement, self._joined.clock.now()))
 
     async def _write(self, operation: Operation[T]) -> T:
-        cursor = await self._cursor()
-        try:
-            if not self._connection.in_transaction:
-                check_transaction(self._connection)
-                await cursor.execute(BEGIN)
-            await cursor.execute(SAVE)
-            try:
-                await cursor.execute(self._joined.statements["lock"])
-                result = await self._as_text(cursor, operation)
-            except BaseException:
-                if self._connection.in_transaction:
-                    await cursor.execute(UNDO)
-                    await cursor.execute(RELEASE)
-                raise
-            await cursor.execute(RELEASE)
-            return result
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-            raise explain(error, self._joined) from error
+        return await self._run(in_savepoint(self._connection, operation))
 
-    async def _as_text(self, cursor: Any, operation: Operation[T]) -> T:
-        factory = self._connection.text_factory
-        self._connection.text_factory = str
-        try:
-            return await self._run(cursor, operation)
-        finally:
-            self._connection.text_factory = factory
-
-    async def _run(self, cursor: Any, operation: Operation[T]) -> T:
-        rows: list[Row] = []
-        try:
-            wanted = next(operation)
-            while True:
-                sql = self._joined.statements[wanted.name]
-                if isinstance(wanted, Many):
-                    await cursor.executemany(sql, wanted.parameters)
-                    rows = []
-                else:
-                    await cursor.execute(sql, wanted.parameters)
-                    rows = list(await cursor.fetchall())
-                wanted = operation.send(rows)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    async def _cursor(self) -> Any:
+    async def _run(self, operation: Operation[T]) -> T:
         try:
             cursor = await self._connection.cursor()
             cursor.row_factory = None
             if not self._is_checked:
-                row = await (await cursor.execute("PRAGMA synchronous")).fetchone()
-                check_durability(row[0], self._joined)
+                await run_async(cursor, self._joined.statements, check_durability(self._joined))
                 self._is_checked = True
-        except (ValueError, sqlite3.Error) as error:
+            return await run_async(cursor, self._joined.statements, as_text(self._connection, operation))
+        except ERRORS as error:
             raise explain(error, self._joined) from error
-        return cursor
 
 
 BRIDGES = {
@@ -202,15 +121,49 @@ BRIDGES = {
 }
 
 
+ERRORS = (sqlite3.Error, UnicodeEncodeError, OverflowError, ValueError)
+"""What a connection may raise: aiosqlite says ValueError when it is closed."""
+
+
+def in_savepoint(connection: Any, operation: Operation[T]) -> Operation[T]:
+    """Run an operation whole or not at all inside the caller's transaction; the write lock is taken before anything is read."""
+    if not connection.in_transaction:
+        check_transaction(connection)
+        yield Statement("begin")
+    yield Statement("savepoint")
+    try:
+        yield Statement("lock")
+        result = yield from operation
+    except GeneratorExit:
+        raise
+    except BaseException:
+        if connection.in_transaction:  # a full disk has rolled everything back
+            yield Statement("undo_savepoint")
+            yield Statement("release_savepoint")
+        raise
+    yield Statement("release_savepoint")
+    return result
+
+
+def as_text(connection: Any, operation: Operation[T]) -> Operation[T]:
+    """Run an operation while text comes as ``str``, whatever the caller wants of its own."""
+    factory = connection.text_factory
+    connection.text_factory = str
+    try:
+        return (yield from operation)
+    finally:
+        connection.text_factory = factory
+
+
 def check_transaction(connection: Any) -> None:
     """Raise ``NoTransaction`` for a connection that is in no transaction and will not be in one by the next statement."""
     try:
         if connection.in_transaction:
             return
+        # autocommit (3.12 and newer): -1 means that isolation_level decides. Reading it can fail where in_transaction does not.
+        autocommit = getattr(connection, "autocommit", -1)
     except (sqlite3.Error, ValueError) as error:
         raise NoTransaction(f"the connection given as within= is in no transaction: {error}") from error
-    # autocommit (3.12 and newer): -1 means that isolation_level decides.
-    autocommit = getattr(connection, "autocommit", -1)
     if autocommit is True or (autocommit == -1 and connection.isolation_level is None):
         raise NoTransaction(
             "the connection given as within= commits every statement by itself, so the job could not join a transaction: "
@@ -218,10 +171,10 @@ def check_transaction(connection: Any) -> None:
         )
 
 
-def check_durability(synchronous: int, joined: Joined) -> None:
+def check_durability(joined: Joined) -> Operation[None]:
     """Warn once, or refuse in strict mode, when the caller's commits may be lost at a power cut."""
     global _has_warned
-    if synchronous >= FULL:
+    if (yield Statement("synchronous"))[0][0] >= FULL:
         return
     text = (
         "the connection given as within= has PRAGMA synchronous below FULL, so a power cut may lose jobs that were accepted on it: "
@@ -231,7 +184,7 @@ def check_durability(synchronous: int, joined: Joined) -> None:
         raise WeakDurability(text)
     if not _has_warned:
         _has_warned = True
-        warnings.warn(text, DurabilityWarning, stacklevel=5)
+        warnings.warn(text, DurabilityWarning, stacklevel=8)
 
 
 def explain(error: BaseException, joined: Joined) -> OnwardError:
@@ -239,8 +192,8 @@ def explain(error: BaseException, joined: Joined) -> OnwardError:
     text = str(error)
     if "no such table" in text:
         return SchemaOutOfDate(
-            f"the connection given as within= has no tables of Onward ({text}): it must be to the same file as the store ({joined.path}), "
-            "and the store must be opened once (app.store.open()) before its first transaction"
+            f"the connection given as within= sees no tables of Onward ({text}): call app.store.open(), or run onward migrate, before its "
+            f"transaction begins; if that was done, it is a connection to another file than the store's, which is {joined.path}"
         )
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError | ValueError) and not isinstance(error, UnicodeEncodeError):
         return StoreError(f"the connection given as within= cannot be used: {text}")

@@ -29,10 +29,11 @@ differ, the tests ask ``store.capabilities``, never a name.
 
 import pytest
 
-_PARTS = "arrows blocked cancel claim damage ending enqueue inspect lease prune retried_key sweep transaction unique"
+_PARTS = "arrows asked blocked cancel claim damage ending enqueue inspect lease prune retried_key sweep transaction unique"
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
+from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
 from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
 from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
@@ -50,6 +51,7 @@ from onward.testing.conformance.unique import TestDuplicates, TestScopeActive, T
 __all__ = [
     "TestArrows",
     "TestArrowsOfAPerson",
+    "TestAskedToCancel",
     "TestBadRows",
     "TestCancel",
     "TestChildren",
@@ -60,6 +62,7 @@ __all__ = [
     "TestDuplicates",
     "TestEffectOnce",
     "TestEnding",
+    "TestEndingInFull",
     "TestEndingTwice",
     "TestEnqueue",
     "TestEnqueueAgain",
@@ -80,6 +83,7 @@ __all__ = [
     "TestScopeActive",
     "TestScopeInTime",
     "TestSweep",
+    "TestTooLate",
     "TestTransaction",
     "TestTransactionOpen",
     "TestTransactionTooLong",

@@ -26,6 +26,7 @@ from onward.testing.conformance.steps import (
     is_settled,
     read,
     settle,
+    until_it_waits,
 )
 from onward.testing.factories import make_new_job
 from onward.turn import Settlement
@@ -139,7 +140,7 @@ class TestWake:
         """A signal may come in the moment before the worker begins to wait."""
         store.open()
         store.wake()
-        assert _waited(store, lambda: None)
+        assert store.wait(timedelta(0))
 
     def test_an_enqueue_in_this_process_ends_the_wait(self, store: Store) -> None:
         """The poll is there for what was missed, not for what was seen."""
@@ -165,6 +166,12 @@ class TestClose:
         store.open()
         assert len(claim(store)) == 1
 
+    def test_a_store_that_was_opened_exists(self, store: Store) -> None:
+        """Who mistypes a path must hear that there is nothing yet, before an empty store is made there."""
+        store.open()
+        assert store.exists()
+        assert not store.needs_migration()
+
     def test_jobs_outlive_the_process_where_the_store_says_so(self, store: Store, request: pytest.FixtureRequest) -> None:
         """Another process is another store object over the same data."""
         asked = enqueue(store, payload={"n": 1}, key="k")
@@ -179,10 +186,18 @@ class TestClose:
 
 
 def _waited(store: Store, act: Callable[[], object]) -> bool:
-    """Wait in another thread, do what should end the wait, and say whether it ended by that."""
+    """Wait for an hour in another thread, do what should end the wait, and say whether it ended by that.
+
+    The store under test must not look by itself more often than that, or a wake that does not work would not be noticed.
+    """
+    for _ in range(10):  # until nothing is new to the one who waits
+        store.turn(demand=demand())
+        if not store.wait(timedelta(0)):
+            break
     ended: list[bool] = []
-    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(seconds=30))))
+    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(hours=1))), daemon=True)
     waiting.start()
+    until_it_waits(waiting)
     act()
-    waiting.join(timeout=60)
+    waiting.join(timeout=30)
     return ended == [True]

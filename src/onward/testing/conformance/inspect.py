@@ -125,6 +125,15 @@ class TestQuestions:
         assert lost["reason"]
         assert long["reason"] != lost["reason"]
 
+    def test_the_query_behind_stuck_has_the_same_limit(self, store: Store) -> None:
+        """What is pasted into a shell must find what the command found."""
+        try:
+            usual = store.question_sql("stuck")
+        except OnwardError:
+            return  # a store without a query language says so
+        assert usual == store.question_sql("stuck", stuck_after=timedelta(minutes=5))
+        assert usual != store.question_sql("stuck", stuck_after=timedelta(seconds=20))
+
     def test_durations_average_completed_runs(self, store: Store, clock: FakeClock) -> None:
         """How long do jobs take? From the claim that completed, not from the enqueue."""
         for seconds in (1, 2, 6):

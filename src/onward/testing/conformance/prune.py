@@ -28,9 +28,9 @@ class TestPrune:
         clock.advance(DAY * 3)
         taken = bring_to(store, status)
         retention = Retention(**{**dict.fromkeys(("completed", "cancelled", "dead_letter"), None), status: DAY})
-        clock.advance(DAY - timedelta(seconds=1))
+        clock.advance(DAY - timedelta(microseconds=1))
         assert store.prune(retention) == 0
-        clock.advance(2)
+        clock.advance(timedelta(microseconds=1))
         assert store.prune(retention) == 1
         with pytest.raises(JobNotFound):
             store.get(taken.id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
+from threading import Barrier, Thread
 from typing import Any, TypeVar
 
 from onward.driver import Store
@@ -115,3 +116,16 @@ def at_once(count: int, act: Callable[[int], T]) -> list[T]:
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(run, range(count)))
+
+
+def until_it_waits(thread: Thread) -> None:
+    """Come back when a started thread has stood at the same place for a few looks, so that what follows finds it waiting there."""
+    place, looks = None, 0
+    for _ in range(30_000):
+        frame = sys._current_frames().get(thread.ident or 0)
+        found = None if frame is None else (frame.f_code, frame.f_lasti)
+        looks = looks + 1 if found == place else 0
+        if looks == 5 or not thread.is_alive():
+            return
+        place = found
+        thread.join(0.001)

@@ -179,6 +179,26 @@ class TestTransactionOpen:
         assert read(store, asked) == before
         assert store.count(JobFilter()) == 2
 
+    def test_a_thread_can_ask_whether_it_is_inside(self, store: Store) -> None:
+        """Whoever gathers calls of many threads must know which of them could only wait for itself. Another thread is not inside."""
+        elsewhere: list[bool] = []
+
+        def ask_elsewhere() -> None:
+            other = Thread(target=lambda: elsewhere.append(store.inside_transaction))
+            other.start()
+            other.join(timeout=30)
+
+        assert not store.inside_transaction
+        with store.transaction():
+            assert store.inside_transaction
+            ask_elsewhere()
+        assert not store.inside_transaction
+        with pytest.raises(Change), store.transaction():
+            raise Change
+        assert not store.inside_transaction
+        ask_elsewhere()
+        assert elsewhere == [False, False]
+
     def test_another_thread_waits_for_its_turn(self, store: Store) -> None:
         """Being second is not an error."""
         asked = make_new_job()

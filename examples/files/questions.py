@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from contextlib import closing
 
 from examples.files.tables import show_table
@@ -90,4 +92,8 @@ def ask(question: str) -> tuple[list[str], list[tuple[object, ...]]]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read (`| head`) has what it wanted; the interpreter's own last flush must go nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,9 +16,10 @@ from onward.drivers import connect
 from onward.errors import InvalidDefinition, UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
+from onward.ids import is_id
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
-from onward.options import WorkerOptions
+from onward.options import WorkerOptions, check_worker_options, read_many, read_retention, read_subscribers, read_url
 from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.settings import find_url
@@ -80,12 +81,12 @@ class Onward:
             raise InvalidDefinition(
                 "a store= that was made already has its url, clock and strict: give those when it is made, or leave it out"
             )
-        self.definitions = Registry(jobs)
-        self.store: Store = store or connect(url or find_url(), clock=clock or SystemClock(), strict=strict)
+        self.definitions = Registry(read_many("jobs", jobs, "welcome"))
+        self.store: Store = store or connect(read_url(url) or find_url(), clock=clock or SystemClock(), strict=strict)
         self.services = services
-        self.retention = retention or Retention()
-        self.reconcilers: tuple[Reconciler, ...] = tuple(reconcile)
-        self.events = Events(subscribers)
+        self.retention = read_retention(retention)
+        self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")
+        self.events = Events(read_subscribers(subscribers))
         self._commits = GroupCommit(self.store)
         self._warned_of_loop = False
 
@@ -216,7 +217,11 @@ class Onward:
         limit: int = 50,
         before: str | None = None,
     ) -> list[Job]:
-        """Read jobs, newest first; ``before`` is the last id of the page before."""
+        """Read jobs, newest first; ``before`` is the last id of the page before. Raises ``InvalidDefinition`` for what cannot be asked."""
+        if before is not None and not is_id(before):
+            raise InvalidDefinition(f"before= is the id of a job, 26 characters, not {before!r:.60}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+            raise InvalidDefinition(f"limit= is a whole number from 1, not {limit!r:.60}")
         where = JobFilter(
             statuses=() if status is None else (_read_status(status),),
             types=() if definition is None else (definition.name, *definition.aliases),
@@ -227,8 +232,11 @@ class Onward:
         return self.store.find(where, limit=limit, before=before)
 
     def history(self, job_id: str) -> list[Attempt]:
-        """The attempts of a job that were kept, oldest first."""
-        return self.store.history(job_id)
+        """The attempts of a job that were kept, oldest first. Raises ``JobNotFound``."""
+        attempts = self.store.history(job_id)
+        if not attempts:
+            self.store.get(job_id)  # which says that there is no such job
+        return attempts
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
         """Cancel a waiting job at once; ask a running one to stop."""
@@ -254,9 +262,7 @@ class Onward:
         It installs no signal handlers and has no supervisor: a handler that holds the GIL can outlive its grace, which the
         command-line worker prevents. Raises ``InvalidDefinition`` for an option that it does not have.
         """
-        for option in options:
-            if option not in WorkerOptions.__annotations__:
-                raise InvalidDefinition(f"a worker has no option {option!r}{did_you_mean(option, WorkerOptions.__annotations__)}")
+        checked = check_worker_options(options)
         from onward.worker.worker import Worker
 
         return Worker(
@@ -266,7 +272,7 @@ class Onward:
             services=self.services,
             retention=self.retention,
             reconcilers=self.reconcilers,
-            **options,
+            **checked,
         )
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class JobDefinition(Generic[P]):
         self.codec: Codec[P] = Codec(found)
         self.queue = check_name("queue", queue)
         self.priority = check_priority(priority)
-        self.retry = retry or RetryPolicy()
+        self.retry = _policy(name, retry)
         self.scope = read_scope(scope)
         self.on_duplicate = read_on_duplicate(on_duplicate)
         if not (key is None or key == "payload" or callable(key)):
@@ -161,6 +161,9 @@ class JobDefinition(Generic[P]):
             raise InvalidDefinition(f"an owner is text of at most 255 printable characters, not {owner!r:.300}")
         text = self.codec.encode(payload)
         digest = payload_hash(text)
+        held = self._key(payload, digest) if key is None else check_key(key)
+        if scope is not None and held is None:
+            raise InvalidDefinition(f"{self.name}: scope= says how long a key stays taken, and this job has no key: give key= as well")
         return NewJob(
             id=id or new_id(),
             type=self.name,
@@ -173,7 +176,7 @@ class JobDefinition(Generic[P]):
             expires=self.expires if expires is None else parse_duration(expires),
             max_attempts=self.retry.max_attempts,
             isolated=self.isolated,
-            key=self._key(payload, digest) if key is None else check_key(key),
+            key=held,
             scope=self.scope if scope is None else read_scope(scope),
             on_duplicate=self.on_duplicate if on_duplicate is None else read_on_duplicate(on_duplicate),
             owner=owner,
@@ -254,6 +257,12 @@ def check_priority(priority: int) -> int:
             f"a priority is a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, higher first, not {priority!r}"
         )
     return priority
+
+
+def _policy(name: str, retry: RetryPolicy | None) -> RetryPolicy:
+    if retry is not None and not isinstance(retry, RetryPolicy):
+        raise InvalidDefinition(f"retry of {name} must be a RetryPolicy, such as retry=RetryPolicy(max_attempts=3), not {retry!r:.100}")
+    return retry or RetryPolicy()
 
 
 def _storable(moment: datetime) -> datetime:

@@ -49,6 +49,8 @@ def _read_text(text: str) -> timedelta:
     cleaned = text.strip().lower()
     if len(cleaned) <= 12 and cleaned.isascii() and cleaned.isdigit():
         return timedelta(seconds=int(cleaned))
+    if cleaned.startswith("-") and _PART.match(cleaned, 1):
+        raise InvalidTime(f"{_shown(text)} is negative: a duration is from 0 to {LONGEST.days} days")
     total, position = timedelta(0), 0
     while match := _PART.match(cleaned, position):
         try:

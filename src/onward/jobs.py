@@ -48,13 +48,16 @@ class Job(Struct, frozen=True, kw_only=True):
     fence: int = 0
     """Raised by one on each claim, never lowered: proves which claim is the newest."""
     lost_leases: int = 0
-    """How many claims ended because their lease ran out or their process died; 0 again after a manual retry."""
+    """How many claims ended because their lease ran out or their process died; from the 20th on each counts as a try, before only
+    those that ran isolated. 0 again after a manual retry."""
     releases: int = 0
     """How many claims a stopping worker gave back; from the 20th on each counts as a try. 0 again after a manual retry."""
     snoozes: int = 0
     """How many times the handler asked to run later; at most 1,000. 0 again after a manual retry."""
     isolated: bool = False
     """True when this claim runs with no neighbour in its process: asked for by the definition, or a lease was lost before."""
+    ran_isolated: bool = False
+    """True once the newest claim's handler had its process to itself: then a loss is its own doing. Cleared by each claim."""
     lease_owner: str | None = None
     """Which process start holds the claim (host:pid:nonce); cleared by settle and sweep."""
     lease_until: datetime | None = None

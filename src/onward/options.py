@@ -1,9 +1,14 @@
-"""What ``Onward.worker`` takes: its own file, so that the application can name the options without importing the worker."""
+"""What ``Onward`` and ``Onward.worker`` take: its own file, so that the application can name the options without importing the worker."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from onward.errors import InvalidDefinition
+from onward.inspection import Retention
+from onward.settings import check_queues, check_url
+from onward.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from random import Random
@@ -31,3 +36,49 @@ class WorkerOptions(TypedDict, total=False):
     supervised: bool
     clock: Clock | None
     chance: Random | None
+
+
+def check_worker_options(options: WorkerOptions) -> WorkerOptions:
+    """Give the options back. Raises ``InvalidDefinition`` for one that a worker does not have, or a queue that no job can be in."""
+    for option in options:
+        if option not in WorkerOptions.__annotations__:
+            raise InvalidDefinition(f"a worker has no option {option!r}{did_you_mean(option, WorkerOptions.__annotations__)}")
+    if "queues" in options:
+        options["queues"] = check_queues(options["queues"])
+    return options
+
+
+def read_url(url: Any) -> str | None:
+    """The URL that an application was given. Raises ``InvalidDefinition`` for a path, and ``InvalidSetting``."""
+    if url is None or isinstance(url, str):
+        return None if url is None else check_url(url)
+    example = f"sqlite:///{url}" if hasattr(url, "__fspath__") else "sqlite:///app.db"
+    raise InvalidDefinition(f"the first argument of Onward is a URL as text, such as {example!r}, not {_article(url)}")
+
+
+def read_many(name: str, given: Any, example: str) -> tuple[Any, ...]:
+    """What was given as a list. Raises ``InvalidDefinition`` for one thing without its brackets."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise InvalidDefinition(f"{name}= takes a list, such as {name}=[{example}], not {_article(given)}")
+    return tuple(given)
+
+
+def read_subscribers(given: Any) -> tuple[Any, ...]:
+    """The functions to be told of events. Raises ``InvalidDefinition``."""
+    subscribers = read_many("subscribers", given, "print")
+    for one in subscribers:
+        if not callable(one):
+            raise InvalidDefinition(f"subscribers= takes functions that are called with each Event, not {_article(one)}")
+    return subscribers
+
+
+def read_retention(given: Any) -> Retention:
+    """How long final jobs are kept. Raises ``InvalidDefinition``."""
+    if given is not None and not isinstance(given, Retention):
+        raise InvalidDefinition(f'retention= takes a Retention, such as Retention(completed="7d"), not {given!r:.100}')
+    return given or Retention()
+
+
+def _article(found: object) -> str:
+    kind = type(found).__name__
+    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onward.durations import parse_duration, parse_retry_after
 from onward.error_text import bound_error, describe_error
@@ -22,6 +23,7 @@ from onward.status import Status, Verb
 
 MOST_RELEASES = 20
 MOST_SNOOZES = 1000
+MOST_LOSSES = 20
 EXPIRED = "expired"
 STOPPED = "cancelled while it ran"
 LEASE_RAN_OUT = "lease lost: the worker {owner} stopped renewing it"
@@ -216,6 +218,9 @@ def end_settled(job: Job, outcome: Outcome, *, is_cancel_requested: bool) -> End
 def end_lost(job: Job, why: str) -> Ending:
     """Say what is written for a claim whose lease ran out or whose process died. ``why`` is ``LEASE_RAN_OUT`` or ``PROCESS_DIED``."""
     reason = why.format(owner=job.lease_owner)
+    if why == PROCESS_DIED and job.isolated:
+        # Only what had started is lost with its process, and an isolated job starts alone.
+        job = replace(job, ran_isolated=True)
     status, error = (lose(job), reason) if job.cancel_requested_at is None else (Status.CANCELLED, STOPPED)
     return Ending(
         status=status,
@@ -269,15 +274,19 @@ def has_form(text: str) -> bool:
 def lose(job: Job) -> Status:
     """Say where a job goes whose claim was lost (its lease ran out, or its process died).
 
-    ``job`` is as claimed. Only a claim that ran isolated can be blamed for the death of its process.
+    ``job`` is as it was when it was lost.
     """
-    if job.isolated and job.attempts >= job.max_attempts:
-        return Status.DEAD_LETTER
-    return Status.QUEUED
+    return Status.DEAD_LETTER if counts_as_try(job) and job.attempts >= job.max_attempts else Status.QUEUED
 
 
 def attempts_after_loss(job: Job) -> int:
-    """Say how many attempts count after a loss: the last one is given back to a job that may be an innocent neighbour."""
-    if job.attempts >= job.max_attempts and not job.isolated:
-        return job.attempts - 1
-    return job.attempts
+    """Say how many attempts count after a loss: the try is given back to a job that may be an innocent neighbour."""
+    return job.attempts if counts_as_try(job) else max(job.attempts - 1, 0)
+
+
+def counts_as_try(job: Job) -> bool:
+    """Say whether the loss of this claim is charged to the job: it ran alone in its process, or has been lost all too often.
+
+    The bound is for claims that are always lost before their handler starts, which would else go on for ever.
+    """
+    return job.ran_isolated or job.lost_leases + 1 >= MOST_LOSSES

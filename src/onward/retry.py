@@ -21,7 +21,7 @@ class RetryPolicy:
     (exponential), ``base * n`` (linear) or ``base`` (fixed), moved by ``jitter`` (a share, both ways) and ``jitter_up_to`` (a duration,
     upwards), and never longer than ``cap``: near the cap, jitter only shortens.
 
-    ``permanent`` and ``transient`` list exception classes; ``on_unknown`` says what any other exception means.
+    ``permanent`` and ``transient`` are exception classes, one or a tuple of them; ``on_unknown`` says what any other exception means.
     Raises ``InvalidDefinition`` when an argument makes no sense.
     """
 
@@ -35,8 +35,8 @@ class RetryPolicy:
         jitter: float = 0.15,
         jitter_up_to: timedelta | float | str = "0s",
         cap: timedelta | float | str = "1h",
-        permanent: ErrorClasses = (),
-        transient: ErrorClasses = (),
+        permanent: ErrorClasses | type[BaseException] = (),
+        transient: ErrorClasses | type[BaseException] = (),
         on_unknown: Literal["retry", "dead_letter"] = "retry",
     ) -> None:
         if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1_000_000:
@@ -104,7 +104,8 @@ class RetryPolicy:
         return attempts < max_attempts
 
 
-def _classes(name: str, classes: ErrorClasses) -> ErrorClasses:
-    if not isinstance(classes, tuple) or not all(isinstance(one, type) and issubclass(one, BaseException) for one in classes):
-        raise InvalidDefinition(f"{name} must be a tuple of exception classes, not {classes!r}")
-    return classes
+def _classes(name: str, classes: ErrorClasses | type[BaseException]) -> ErrorClasses:
+    listed = (classes,) if isinstance(classes, type) else classes
+    if not isinstance(listed, tuple) or not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
+        raise InvalidDefinition(f"{name} must be an exception class or a tuple of them, not {classes!r}")
+    return listed

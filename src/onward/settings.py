@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 from msgspec import Struct
 
 from onward.durations import format_duration, parse_duration
-from onward.errors import InvalidSetting, InvalidTime
-from onward.spelling import did_you_mean
+from onward.errors import InvalidDefinition, InvalidSetting, InvalidTime, OnwardError
+from onward.spelling import did_you_mean, nearest
 
 FILE = "onward.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -136,7 +136,7 @@ class Settings:
             read, _ = _KNOWN[name]
             try:
                 self._settings[name] = Setting(name, read(value), source)
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, OnwardError) as error:
                 raise InvalidSetting(f"{name} ({source}): {error}") from None
 
 
@@ -151,6 +151,24 @@ def find_url() -> str:
 def find_app() -> str | None:
     """``module:attribute`` of the application from the settings, or None."""
     return Settings().app
+
+
+def check_url(url: str) -> str:
+    """Give a URL back, unless its slashes would be misread. Raises ``InvalidSetting``."""
+    scheme, colon, rest = url.partition(":")
+    if colon and scheme.lower() == "sqlite" and not rest.startswith("//"):
+        path = rest.lstrip("/") or "file.db"
+        raise InvalidSetting(f"{url!r} lacks slashes: write sqlite:///{path} (relative) or sqlite:////{path} (absolute)")
+    return url
+
+
+def check_queues(queues: Iterable[str]) -> tuple[str, ...]:
+    """Give the names of queues back as a tuple. Raises ``InvalidDefinition`` for what no queue can be called."""
+    from onward.definition import check_name  # commands that only look need no definitions
+
+    if isinstance(queues, str):
+        raise InvalidDefinition(f"queues= takes a list of names, such as [{queues!r}], not text")
+    return tuple(check_name("queue", name) for name in queues)
 
 
 def safe_url(url: str) -> str:
@@ -170,8 +188,17 @@ def variable_of(name: str) -> str:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    _refuse_misspelt(environment)
     # An empty variable is how shells and compose files say "not set".
     return {name: text for name in _KNOWN if (text := environment.get(variable_of(name), "").strip())}
+
+
+def _refuse_misspelt(environment: Mapping[str, str]) -> None:
+    """A variable that nearly is one of ours is a mistake; any other may be the application's own."""
+    known = [variable_of(name) for name in _KNOWN]
+    for name in environment:
+        if name.startswith("ONWARD") and name not in known and (meant := nearest(name, known)):
+            raise InvalidSetting(f"the environment has {name}, which is no setting: did you mean {meant!r}?")
 
 
 def _read_file(path: str, table: tuple[str, ...]) -> dict[str, Any]:
@@ -206,6 +233,10 @@ def _read_text(value: Any) -> str:
     return value.strip()
 
 
+def _read_url(value: Any) -> str:
+    return check_url(_read_text(value))
+
+
 def _read_app(value: Any) -> str:
     text = _read_text(value)
     module, colon, attribute = text.partition(":")
@@ -218,7 +249,7 @@ def _read_queues(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"must be names of queues, such as mail,default, not {value!r}")
-    return tuple(stripped for name in names if (stripped := name.strip()))
+    return check_queues(tuple(stripped for name in names if (stripped := name.strip())))
 
 
 def _count_up_to(most: int) -> Callable[[Any], int]:
@@ -243,7 +274,7 @@ def _read_pause(value: Any) -> timedelta:
 
 
 _KNOWN: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "url": (_read_text, None),
+    "url": (_read_url, None),
     "listen_url": (_read_text, None),
     "app": (_read_app, None),
     "queues": (_read_queues, ()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from onward.errors import InvalidDefinition
 
@@ -16,13 +16,20 @@ def read_signature(name: str, handler: Callable[..., Any], payload: type[Any] | 
     """Say how many arguments the handler of the job ``name`` is given, and of which type its payload is.
 
     Arguments are given by position: the first is the payload, the second is ctx. A second one that has a default gets ctx if it is
-    called ``ctx`` or ``context`` or annotated as one; any other argument with a default is the handler's own. ``payload`` is the type
-    that was declared, which wins over the annotation. Raises ``InvalidDefinition`` for what could not be called.
+    called ``ctx`` or ``context`` or annotated as one; any other argument with a default is the handler's own. One
+    without a default may have any name, but no annotation that a ctx does not fit. ``payload`` is the type that was declared, which
+    wins over the annotation. Raises ``InvalidDefinition`` for what could not be called.
     """
+    _refuse_generators(name, handler)
     parameters = _parameters(name, handler)
     _refuse_what_is_never_given(name, parameters)
     taken = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     given = taken[:1] + [one for one in taken[1:2] if one.default is one.empty or _is_context(one)]
+    if len(given) == 2 and not _may_be_context(handler, given[1]):
+        raise InvalidDefinition(
+            f"the handler of {name} takes {given[1]!s} as its second argument, and is given the JobContext there: "
+            "put everything else into the payload, def handler(payload, ctx)"
+        )
     if not given:
         return 0, type(None) if payload is None else payload
     return len(given), _payload_type(name, handler, given[0]) if payload is None else payload
@@ -31,6 +38,15 @@ def read_signature(name: str, handler: Callable[..., Any], payload: type[Any] | 
 def is_async(handler: Callable[..., Any]) -> bool:
     """Say whether calling the handler gives something to await."""
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _refuse_generators(name: str, handler: Callable[..., Any]) -> None:
+    for one in (handler, type(handler).__call__):
+        if inspect.isgeneratorfunction(one) or inspect.isasyncgenfunction(one):
+            raise InvalidDefinition(
+                f"the handler of {name} is a generator (it has a yield): calling it would run nothing of it; "
+                "return the result, and report on the way with ctx.progress()"
+            )
 
 
 def _parameters(name: str, handler: Callable[..., Any]) -> list[Parameter]:
@@ -65,11 +81,27 @@ def _is_context(parameter: Parameter) -> bool:
     return parameter.name in _CTX_NAMES or "JobContext" in said
 
 
+def _may_be_context(handler: Callable[..., Any], second: Parameter) -> bool:
+    if second.annotation is second.empty or _is_context(second):
+        return True
+    try:
+        hint = _hints(handler)[second.name]
+    except (NameError, TypeError, KeyError):
+        return True  # what cannot be read cannot be refused
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or kind in (Any, object) or getattr(kind, "_is_protocol", False):
+        return True
+    return any(one.__name__ == "JobContext" for one in kind.__mro__)
+
+
+def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(handler if inspect.isroutine(handler) else type(handler).__call__)
+
+
 def _payload_type(name: str, handler: Callable[..., Any], first: Parameter) -> Any:
     if first.annotation is first.empty:
         raise InvalidDefinition(f"the payload of {name} has no type: annotate {first.name!r} in its handler, or pass payload=")
-    target = handler if inspect.isroutine(handler) else type(handler).__call__
     try:
-        return get_type_hints(target)[first.name]
+        return _hints(handler)[first.name]
     except (NameError, TypeError, KeyError) as error:
         raise InvalidDefinition(f"the payload type {first.annotation!r} of {name} cannot be resolved ({error}): pass payload=") from None

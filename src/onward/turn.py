@@ -74,6 +74,8 @@ class Extension(Struct, frozen=True):
 
     claim: Claim
     progress: str | None = None
+    began_isolated: bool = False
+    """Say that the handler starts now and has its process to itself (``Job.ran_isolated``). It may start once this is stored."""
 
 
 class Extended(Struct, frozen=True):

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -90,3 +92,69 @@ def test_the_application_may_be_named_in_each_way(onward: Run, shop: Path) -> No
     assert onward("enqueue", "broken", env={"ONWARD_APP": "nowhere:app"}).returncode == 4
     assert onward("enqueue", "broken", "-A", "shop:app", env={"ONWARD_APP": "nowhere:app"}).returncode == 0
     assert len(stored(onward)) == 5
+
+
+FORMS = """
+from dataclasses import dataclass, field
+from typing import TypedDict
+
+from msgspec import Struct
+from onward import Onward, define_job
+
+
+class Line(TypedDict, total=False):
+    note: str
+
+
+class Cat(Struct, tag=True, omit_defaults=True):
+    lives: int = 9
+
+
+class Dog(Struct, tag=True, rename="camel"):
+    good_boy: bool = True
+
+
+@dataclass
+class Form:
+    n: int
+    lines: list[Line] = field(default_factory=list)
+    pet: Cat | Dog | None = None
+    anything: dict[str, int] = field(default_factory=dict)
+    maybe: tuple[int, Line] | None = None
+
+
+def fill(payload: Form) -> None: ...
+
+
+app = Onward("sqlite:///forms.db", jobs=[define_job("fill", fill)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("payload", "says"),
+    [
+        ({"n": 1, "noet": "x"}, "no field 'noet'"),
+        ({"n": 1, "lines": [{}, {"noet": "x"}]}, "did you mean 'note'? (at $.lines[1])"),
+        ({"n": 1, "pet": {"type": "Cat", "goodBoy": True}}, "no field 'goodBoy'; known are type, lives (at $.pet)"),
+        ({"n": 1, "maybe": [1, {"noet": "x"}]}, "(at $.maybe[1])"),
+        (
+            {
+                "n": 1,
+                "lines": [{"note": "x"}],
+                "pet": {"type": "Dog", "goodBoy": True},
+                "anything": {"at all": 1},
+                "maybe": [1, {"note": "x"}],
+            },
+            None,
+        ),
+        ({"n": 1, "pet": {"type": "Cat", "lives": 9}, "maybe": None}, None),
+    ],
+    ids=str,
+)
+def test_a_field_that_the_payload_does_not_have_is_refused(onward: Run, shop: Path, payload: dict[str, object], says: str | None) -> None:
+    """What is typed on a command line has typing mistakes, and a dropped field is noticed by nobody."""
+    (shop / "forms.py").write_text(FORMS)
+    done = onward("-A", "forms:app", "enqueue", "fill", json.dumps(payload))
+    assert done.returncode == (0 if says is None else 2), done.stderr
+    assert (says or "") in done.stderr
+    assert (shop / "forms.db").exists() is (says is None)

@@ -102,6 +102,23 @@ def test_a_long_answer_is_cut_to_its_newest_rows(app: Onward, invoke: Invoke) ->
     assert "more (--json" not in invoke("stats", "outstanding").stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["stats"], ["jobs", "list"], ["jobs", "show", "01JE0000000000000000000000"], ["jobs", "retry", "X"], ["doctor"], ["reconcile"]],
+)
+def test_looking_makes_no_tables_in_a_database_that_is_not_ours(onward: Run, shop: Path, command: list[str]) -> None:
+    """The application's own database gets neither tables nor another journal from a question."""
+    with closing(sqlite3.connect(shop / "shop.db")) as connection, connection:
+        connection.execute("CREATE TABLE customers (id INTEGER)")
+    before = (shop / "shop.db").read_bytes()
+    done = onward("-A", "shop:app", *command)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert "has no tables of Onward" in done.stderr
+    assert "'onward migrate' makes them" in done.stderr
+    assert (shop / "shop.db").read_bytes() == before
+    assert {path.name for path in shop.iterdir() if path.name.startswith("shop.db")} == {"shop.db"}
+
+
 # -- doctor and migrate ----------------------------------------------------------------------------------------------
 
 
@@ -134,6 +151,17 @@ def test_doctor_tells_of_types_that_the_application_does_not_know(onward: Run, s
     done = onward("-A", "later:app", "doctor")
     assert "does not know: broken" in done.stdout
     assert done.returncode == 0
+
+
+def test_doctor_tells_when_its_user_may_not_write(app: Onward, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All looks well to who may read, and every enqueue of that user fails."""
+    app.store.open()
+    levels = {finding["name"]: finding["level"] for finding in lines_of_json(invoke("doctor", "--json").stdout)}
+    assert levels["writable"] == "ok"
+    monkeypatch.setattr("onward.cli.doctor.os.access", lambda path, mode, effective_ids: path != tmp_path / "jobs.db")
+    result = invoke("doctor")
+    assert result.exit_code == 1
+    assert f"may not write {tmp_path / 'jobs.db'}:" in result.stdout
 
 
 def test_doctor_ends_with_1_on_an_error(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +219,7 @@ def test_migrate_check_changes_nothing(onward: Run, shop: Path) -> None:
 
 def test_reconcile_reports_and_ends_with_0_when_all_is_right(onward: Run) -> None:
     """Cron mails only what fails."""
+    onward("-A", "shop:app", "migrate")
     done = onward("-A", "shop:app", "reconcile")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("ledger: 7 checked, 0 wrong, 1 pending, 2 unchecked\n  2 entries")
@@ -199,6 +228,7 @@ def test_reconcile_reports_and_ends_with_0_when_all_is_right(onward: Run) -> Non
 def test_reconcile_ends_with_1_on_a_discrepancy(onward: Run, shop: Path) -> None:
     """And says which, harmlessly."""
     (shop / "wrong.py").write_text("from shop import *\nimport shop\nshop.Ledger.discrepancies = ['a.json is missing\\x1b[31m']\n")
+    onward("-A", "wrong:app", "migrate")
     done = onward("-A", "wrong:app", "reconcile")
     assert done.returncode == 1
     assert "  a.json is missing\\x1b[31m" in done.stdout
@@ -220,6 +250,27 @@ def test_config_says_where_each_value_comes_from(onward: Run, shop: Path) -> Non
     assert found["queues"] == ("mail", "onward.toml")
     assert found["concurrency"] == ("16", "default")
     assert "secret" not in done.stdout
+
+
+def test_config_shows_the_store_that_is_used(onward: Run, shop: Path) -> None:
+    """A variable that an application does not ask for must not look as if it counted."""
+
+    def url(*args: str, **env: str) -> tuple[object, object, str]:
+        done = onward(*args, "config", "--json", env=env)
+        assert done.returncode == 0, done.stderr
+        (line,) = [line for line in lines_of_json(done.stdout) if line["name"] == "url"]
+        return line["value"], line["source"], done.stderr
+
+    value, source, said = url("-A", "shop:app", ONWARD_URL="sqlite:///other.db")
+    assert (str(value).endswith("/shop.db"), source) == (True, "the application's own")
+    assert "ONWARD_URL names" in said
+    assert url("-A", "shop:app", ONWARD_URL="sqlite:///shop.db")[1:] == ("ONWARD_URL", "")
+    assert url("-A", "shop:app")[1:] == ("the application's own", "")
+    assert url("-A", "shop:app", "-u", "sqlite:///x.db")[:2] == ("sqlite:///x.db", "command line")
+    value, source, said = url("-A", "gone:app", ONWARD_URL="sqlite:///other.db")
+    assert (value, source) == ("sqlite:///other.db", "ONWARD_URL")
+    assert "no module 'gone'" in said
+    assert not (shop / "shop.db").exists()
 
 
 @pytest.mark.parametrize("content", ["concurency = 4\n", "grace = 'soon'\n", "not toml at all\n"])

@@ -103,3 +103,15 @@ def test_a_reader_of_stdout_that_leaves_does_not_stop_the_work(onward: Run, shop
         assert process.wait(LONG) == 0
     (job,) = map(json.loads, onward("-A", "shop:app", "jobs", "list", "--json").stdout.splitlines())
     assert job["status"] == "completed"
+
+
+def test_a_worker_says_when_its_file_is_new_and_when_a_setting_is_not_used(onward: Run) -> None:
+    """In a wrong directory a relative path leads to a new, empty file; and ONWARD_URL to nothing, where the application names its store."""
+    first = onward("-A", "shop:app", "worker", "--drain", env={"ONWARD_URL": "sqlite:///other.db"})
+    assert first.returncode == 0
+    assert "shop.db: created a new, empty one" in first.stderr
+    assert "ONWARD_URL names sqlite:///" in first.stderr
+    assert "/other.db, but the application names its own store" in first.stderr
+    second = onward("-A", "shop:app", "worker", "--drain", env={"ONWARD_URL": "sqlite:///shop.db"})
+    assert "created" not in second.stderr
+    assert "ONWARD_URL" not in second.stderr

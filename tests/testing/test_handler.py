@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onward import InvalidPayload, JobContext, OnwardError, PermanentJobError, Snooze, Status, define_job
+from onward import InvalidDefinition, InvalidPayload, JobContext, OnwardError, PermanentJobError, Snooze, Status, define_job
 from onward.status import FINAL
 from onward.testing import make_context, make_job, run_job
 
@@ -95,3 +95,20 @@ def test_any_field_of_make_job_can_be_given() -> None:
     job = make_job("retrying", attempts=3, priority=9, type="mail", error="boom")
     assert (job.status, job.attempts, job.priority, job.type, job.error) == (Status.RETRYING, 3, 9, "mail", "boom")
     assert make_job().id != make_job().id
+
+
+def test_a_function_is_not_a_job() -> None:
+    """The first thing a newcomer hands over."""
+    with pytest.raises(InvalidDefinition, match=r"give what define_job\(name, handler\) returned"):
+        run_job(double, Number(3))  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_handler_that_needs_a_store_is_told_how_it_is_tested() -> None:
+    """``ctx.transaction()`` writes into a real database; the error names the way that has one."""
+
+    def book(payload: Number, ctx: JobContext) -> None:
+        with ctx.transaction() as connection:
+            connection.execute("SELECT 1")
+
+    with pytest.raises(OnwardError, match=r'Onward\(f"sqlite:///\{tmp_path\}/test.db".*onward.testing.drain'):
+        run_job(define_job("book", book), Number(3))

@@ -18,7 +18,7 @@ from onward.app import JobHandle, Onward
 from onward.clock import SystemClock
 from onward.definition import define_job
 from onward.drivers import connect
-from onward.errors import InvalidDefinition, OnwardError, TransactionOpen, UnknownJobType
+from onward.errors import InvalidDefinition, InvalidSetting, JobNotFound, OnwardError, TransactionOpen, UnknownJobType
 from onward.jobs import Job
 from onward.options import WorkerOptions
 from onward.testing import FakeClock
@@ -198,3 +198,49 @@ def test_an_awaited_enqueue_inside_the_store_s_own_transaction_is_refused_at_onc
     asyncio.run(run())
     assert [job.payload for job in app.find()] == ['{"user_id":"3"}', '{"user_id":"2"}']
     app.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"url": Path("a.db")}, "a URL as text, such as 'sqlite:///a.db'"),
+        ({"url": 3}, "a URL as text, such as 'sqlite:///app.db', not an int"),
+        ({"jobs": welcome}, r"jobs=\[welcome\], not a JobDefinition"),
+        ({"subscribers": print}, r"subscribers=\[print\]"),
+        ({"subscribers": [3]}, "functions that are called with each Event"),
+        ({"reconcile": 3}, r"reconcile=\[files\]"),
+        ({"retention": "7d"}, r'Retention\(completed="7d"\), not \'7d\''),
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_kind_is_refused_with_an_example(arguments: dict[str, Any], says: str) -> None:
+    """An AttributeError from inside of the library sends its reader into the wrong code."""
+    with pytest.raises(InvalidDefinition, match=says):
+        Onward(**{"url": "memory://", **arguments})
+
+
+def test_a_url_with_one_slash_says_how_it_is_written() -> None:
+    """Read loosely, it would lead to another file than its writer means."""
+    with pytest.raises(InvalidSetting, match="sqlite:////shop.db"):
+        Onward("sqlite:/shop.db")
+
+
+@pytest.mark.parametrize(("asked", "says"), [({"before": "x"}, "before="), ({"limit": 0}, "limit="), ({"limit": -1}, "limit=")])
+def test_a_search_that_cannot_be_meant_is_refused(app: Onward, asked: dict[str, Any], says: str) -> None:
+    """An empty list would look like an answer."""
+    with pytest.raises(InvalidDefinition, match=says):
+        app.find(**asked)
+
+
+def test_the_history_of_no_job_is_an_error(app: Onward) -> None:
+    """An empty list would say that it was never tried."""
+    with pytest.raises(JobNotFound, match="nope"):
+        app.history("nope")
+    assert app.history(app.enqueue(welcome, Welcome("1")).id) == []
+
+
+@pytest.mark.parametrize("queues", ["mail", ["a b"]])
+def test_a_worker_refuses_queues_that_no_job_can_be_in(app: Onward, queues: Any) -> None:
+    """It would wait for ever and look healthy; text would be served letter by letter."""
+    with pytest.raises(InvalidDefinition, match="queue"):
+        app.worker(queues=queues)

@@ -240,3 +240,18 @@ def test_importing_definitions_loads_nothing_heavy() -> None:
     code = f"import sys, onward.definition; print([name for name in {heavy} if name in sys.modules])"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert answer.stdout.strip() == "[]", answer.stdout + answer.stderr
+
+
+def test_how_long_a_key_stays_taken_means_nothing_without_a_key() -> None:
+    """Who writes a scope believes that the job is unique."""
+    with pytest.raises(InvalidDefinition, match="give key="):
+        define_job("a", send).new_job(Welcome("1"), scope="24h")
+    assert define_job("a", send).new_job(Welcome("1"), scope="24h", key="k").scope == timedelta(hours=24)
+    assert define_job("a", send, key="payload").new_job(Welcome("1"), scope="forever").scope == "forever"
+    assert define_job("a", send, scope="24h").new_job(Welcome("1")).key is None
+
+
+def test_a_number_is_no_retry_policy() -> None:
+    """It is refused where it is declared, not at the first failure."""
+    with pytest.raises(InvalidDefinition, match=r"retry of a must be a RetryPolicy, such as retry=RetryPolicy\(max_attempts=3\), not 3"):
+        define_job("a", send, retry=3)  # type: ignore[arg-type]  # that is the point

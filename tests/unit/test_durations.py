@@ -193,3 +193,10 @@ def test_a_moment_that_is_none_is_refused(value: Any) -> None:
     with pytest.raises(InvalidTime) as refused:
         parse_moment(value)
     assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["-5m", "-1s", " -1h30m"])
+def test_a_negative_duration_is_called_negative(text: str) -> None:
+    """A message about the form sends the reader looking for a typing mistake."""
+    with pytest.raises(InvalidTime, match="is negative"):
+        parse_duration(text)

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onward.errors import InvalidPayload, PermanentJobError, TransientJobError
 from onward.outcome import (
     LEASE_RAN_OUT,
+    MOST_LOSSES,
     MOST_RELEASES,
     MOST_SNOOZES,
     PROCESS_DIED,
@@ -174,22 +175,35 @@ def test_the_reason_of_a_cancel_is_bounded_and_without_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("isolated", "attempts", "status", "counted"),
+    ("ran_isolated", "lost_leases", "attempts", "status", "counted"),
     [
-        (False, 1, Status.QUEUED, 1),
-        (False, 3, Status.QUEUED, 2),
-        (True, 1, Status.QUEUED, 1),
-        (True, 2, Status.QUEUED, 2),
-        (True, 3, Status.DEAD_LETTER, 3),
-        (True, 4, Status.DEAD_LETTER, 4),
-        (False, 1_000_000, Status.QUEUED, 999_999),
+        (False, 0, 0, Status.QUEUED, 0),
+        (False, 0, 1, Status.QUEUED, 0),
+        (False, 0, 3, Status.QUEUED, 2),
+        (False, MOST_LOSSES - 2, 3, Status.QUEUED, 2),
+        (False, MOST_LOSSES - 1, 2, Status.QUEUED, 2),
+        (False, MOST_LOSSES - 1, 3, Status.DEAD_LETTER, 3),
+        (True, 0, 1, Status.QUEUED, 1),
+        (True, 1, 2, Status.QUEUED, 2),
+        (True, 0, 3, Status.DEAD_LETTER, 3),
+        (True, 0, 4, Status.DEAD_LETTER, 4),
     ],
 )
-def test_only_an_isolated_claim_can_be_blamed_for_its_process(isolated: bool, attempts: int, status: Status, counted: int) -> None:
-    """A neighbour that only shared the process is never dead-lettered for it: its last try is given back."""
-    job = make_job(isolated=isolated, attempts=attempts, max_attempts=1_000_000 if attempts == 1_000_000 else 3)
+def test_a_loss_is_charged_only_to_who_ran_alone_or_is_lost_for_ever(
+    ran_isolated: bool, lost_leases: int, attempts: int, status: Status, counted: int
+) -> None:
+    """A neighbour's crash costs no try, be it the first or the last; that the claim was to run alone proves nothing."""
+    job = make_job(isolated=True, ran_isolated=ran_isolated, lost_leases=lost_leases, attempts=attempts, max_attempts=3)
     assert lose(job) is status
     assert attempts_after_loss(job) == counted
+
+
+def test_an_isolated_job_that_had_started_when_its_process_died_ran_alone() -> None:
+    """The supervisor knows what had started; a lease that ran out says nothing of the kind."""
+    waited = make_job(isolated=True, attempts=3, max_attempts=3)
+    assert end_lost(waited, PROCESS_DIED).status is Status.DEAD_LETTER
+    assert end_lost(waited, LEASE_RAN_OUT).status is Status.QUEUED
+    assert end_lost(replace(waited, isolated=False), PROCESS_DIED).status is Status.QUEUED
 
 
 def test_deciding_is_pure() -> None:

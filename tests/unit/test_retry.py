@@ -137,7 +137,7 @@ def test_draws_do_not_pile_up_on_the_cap() -> None:
         {"on_unknown": "explode"},
         {"permanent": [ValueError]},
         {"transient": ("ValueError",)},
-        {"permanent": ValueError},
+        {"permanent": 3},
         {"transient": (int,)},
     ],
     ids=str,
@@ -201,3 +201,10 @@ def test_unknown_errors_can_be_made_final() -> None:
     assert policy.allows_another_try(OSError(), 1, 3)
     assert policy.allows_another_try(TransientJobError(), 1, 3)
     assert not policy.allows_another_try(PermanentJobError(), 1, 3)
+
+
+def test_one_exception_class_needs_no_brackets() -> None:
+    """``except ValueError`` needs none either."""
+    policy = RetryPolicy(permanent=ValueError, transient=OSError)
+    assert (policy.permanent, policy.transient) == ((ValueError,), (OSError,))
+    assert policy.judge(ValueError()) == "permanent"

@@ -197,3 +197,24 @@ def test_no_password_is_ever_in_the_shown_url(password: str) -> None:
     assert "Qx" not in shown
     assert "Qy" not in shown
     assert shown.startswith("postgresql://user:")
+
+
+def test_a_misspelt_variable_is_an_error_and_others_are_let_be(tmp_path: Path) -> None:
+    """A variable that is silently ignored is found in production; one of the application's own is none of our business."""
+    with pytest.raises(InvalidSetting, match="ONWARD_CONCURENCY, which is no setting: did you mean 'ONWARD_CONCURRENCY'"):
+        Settings(environment={"ONWARD_CONCURENCY": "4"}, folder=tmp_path)
+    assert Settings(environment={"ONWARD_HOME": "/srv", "ONWARD_TEST_DATA": "x", "URL": "y"}, folder=tmp_path).url is None
+
+
+@pytest.mark.parametrize("url", ["sqlite:/shop.db", "sqlite:shop.db"])
+def test_a_url_with_too_few_slashes_says_how_it_is_written(url: str, tmp_path: Path) -> None:
+    """Read loosely, it would lead to another file than its writer means."""
+    with pytest.raises(InvalidSetting, match=r"url \(ONWARD_URL\): .* write sqlite:///shop.db \(relative\) or sqlite:////shop.db"):
+        Settings(environment={"ONWARD_URL": url}, folder=tmp_path)
+
+
+@pytest.mark.parametrize("queues", ["a b", "mail,a/b c"])
+def test_a_queue_that_no_job_can_be_in_is_refused(queues: str, tmp_path: Path) -> None:
+    """A worker that serves it waits for ever and looks healthy."""
+    with pytest.raises(InvalidSetting, match=r"queues \(given\): a queue is 1 to 100 letters"):
+        Settings({"queues": queues}, environment={}, folder=tmp_path)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -28,6 +28,13 @@ class AsyncSender:
     async def __call__(self, payload: Welcome) -> None: ...
 
 
+Run = JobContext
+
+
+class Recorder(Protocol):
+    def record(self, *, processed: int = 0) -> None: ...
+
+
 def nothing() -> None: ...
 def only(payload: Welcome) -> None: ...
 def both(payload: Welcome, ctx: JobContext) -> None: ...
@@ -43,6 +50,14 @@ def two_and_its_own(payload: Welcome, ctx: JobContext, retries: int = 3) -> None
 def keyword_default(payload: Welcome, *, loud: bool = False) -> None: ...
 def any_keywords(payload: Welcome, **more: Any) -> None: ...
 def any_name(payload: Welcome, run: Any) -> None: ...
+
+
+def unannotated(payload: Welcome, run) -> None: ...  # type: ignore[no-untyped-def]
+def of_any_object(payload: Welcome, _: object) -> None: ...
+def maybe_context(payload: Welcome, run: "JobContext | None") -> None: ...
+def under_another_name(payload: Welcome, run: Run) -> None: ...
+def of_a_protocol(payload: Welcome, run: Recorder) -> None: ...
+def unresolved(payload: Welcome, run: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821 - that is the point
 
 
 def logged(handler: Any) -> Any:
@@ -75,8 +90,13 @@ def logged(handler: Any) -> Any:
         (any_keywords, 1, Welcome),
         (any_name, 2, Welcome),
         (logged(both), 2, Welcome),
+        (unannotated, 2, Welcome),
+        (of_any_object, 2, Welcome),
+        (maybe_context, 2, Welcome),
+        (under_another_name, 2, Welcome),
+        (of_a_protocol, 2, Welcome),
     ],
-    ids=range(19),
+    ids=range(24),
 )
 def test_what_a_handler_is_given_is_read_from_its_signature(handler: Any, arguments: int, kind: type) -> None:
     """Functions, methods and callable objects. A payload or ctx with a default is given all the same: a handler that is called
@@ -119,6 +139,22 @@ def test_what_is_awaited_is_told_apart(handler: Any, awaits: bool) -> None:
     assert is_async(handler) is awaits
 
 
+def two_payloads(a: int, b: int) -> None: ...
+def payload_twice(a: Welcome, b: Welcome) -> None: ...
+def of_a_list(a: int, b: list[int]) -> None: ...
+def generated(payload: Welcome) -> Any:
+    yield payload
+
+
+async def generated_async(payload: Welcome) -> Any:
+    yield payload
+
+
+class Generated:
+    def __call__(self, payload: Welcome) -> Any:
+        yield payload
+
+
 def three(a: Welcome, b: int, c: int) -> None: ...
 def untyped(payload, ctx): ...  # type: ignore[no-untyped-def]
 def untyped_default(payload=3): ...  # type: ignore[no-untyped-def]
@@ -136,6 +172,13 @@ def any_more(payload: Welcome, *more: Any) -> None: ...
     ("handler", "says"),
     [
         (three, "takes 3 arguments"),
+        (two_payloads, "takes b: .*int.* as its second argument, and is given the JobContext"),
+        (payload_twice, "as its second argument"),
+        (of_a_list, "as its second argument"),
+        (generated, "is a generator"),
+        (generated_async, "is a generator"),
+        (functools.partial(generated), "is a generator"),
+        (Generated(), "is a generator"),
         (untyped, "annotate 'payload' in its handler, or pass payload="),
         (untyped_default, "annotate 'payload' in its handler, or pass payload="),
         (nowhere, "pass payload="),
@@ -154,3 +197,8 @@ def test_a_handler_that_could_not_be_called_right_is_refused_where_it_is_declare
     """Otherwise every one of its jobs fails, or runs without what it asked for."""
     with pytest.raises(InvalidDefinition, match=says):
         read_signature("t", handler, None)
+
+
+def test_a_second_argument_whose_annotation_cannot_be_read_is_let_through() -> None:
+    """Names that only a type checker imports are common, and most of them mean the context."""
+    assert read_signature("t", unresolved, Welcome) == (2, Welcome)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from onward.spelling import did_you_mean
+from onward.spelling import did_you_mean, nearest
 
 
 def test_the_nearest_known_word_is_named() -> None:
@@ -12,3 +12,9 @@ def test_the_nearest_known_word_is_named() -> None:
 def test_all_words_are_named_when_none_is_near() -> None:
     """A wrong guess is worse than the list."""
     assert did_you_mean("pending", ["queued", "completed"]) == "; known are queued, completed"
+
+
+def test_a_word_that_is_like_none_has_no_nearest() -> None:
+    """A guess that is always made is noise."""
+    assert nearest("ONWARD_CONCURENCY", ["ONWARD_URL", "ONWARD_CONCURRENCY"]) == "ONWARD_CONCURRENCY"
+    assert nearest("ONWARD_HOME", ["ONWARD_URL", "ONWARD_CONCURRENCY"]) is None

@@ -106,13 +106,15 @@ def read_until(worker: subprocess.Popen[str], words: str) -> None:
     assert worker.stderr is not None
     watchdog = threading.Timer(PATIENCE, worker.kill)
     watchdog.start()
+    said = []
     try:
         while line := worker.stderr.readline():
+            said.append(line)
             if words in line:
                 return
     finally:
         watchdog.cancel()
-    raise AssertionError(f"the worker never said {words!r}")
+    raise AssertionError(f"the worker never said {words!r}, but {''.join(said[-10:])}")
 
 
 # -- many workers ----------------------------------------------------------------------------------------------------

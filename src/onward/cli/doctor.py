@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from onward.cli.output import escape, put, put_json, relative
-from onward.cli.target import app_option, json_option, open_store_and_application, url_option
+from onward.cli.target import app_option, elsewhere, json_option, open_store_and_application, url_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onward.app import Onward
     from onward.driver import Store
     from onward.inspection import Finding
@@ -47,6 +50,7 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     examined = store.examine()
     yield Finding("store", "ok", store.url)
     yield from examined
+    yield from _writable(store)
     yield _newest_job(store)
     yield _stuck_jobs(store)
     if app is not None:
@@ -86,16 +90,28 @@ def _known_types(store: Store, app: Onward) -> Finding:
 
 def _one_store(store: Store) -> Finding:
     """Say whether the settings lead to another store than the application uses."""
-    from onward.clock import SystemClock
-    from onward.drivers import connect
-    from onward.errors import InvalidSetting
     from onward.inspection import Finding
-    from onward.settings import find_url
+    from onward.settings import Settings
 
-    try:
-        elsewhere = connect(find_url(), clock=SystemClock()).url
-    except InvalidSetting:
+    if other := elsewhere(store):
+        return Finding("settings", "warning", f"{other[0]} leads to another store, {other[1]}: other programs may use it")
+    if Settings().url is None:
         return Finding("settings", "ok", "the application names its store itself")
-    if elsewhere == store.url:
-        return Finding("settings", "ok", "the settings lead to the same store")
-    return Finding("settings", "warning", f"the settings lead to another store, {elsewhere}: other programs may use it")
+    return Finding("settings", "ok", "the settings lead to the same store")
+
+
+def _writable(store: Store) -> Iterator[Finding]:
+    """Whoever may only read can look at everything, and neither enqueue nor work."""
+    from onward.inspection import Finding
+
+    path: Path | None = getattr(store, "path", None)
+    if path is None:
+        return
+    needed = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"), path.parent)
+    effective = os.access in os.supports_effective_ids
+    closed = [str(one) for one in needed if one.exists() and not os.access(one, os.W_OK, effective_ids=effective)]
+    if closed:
+        text = f"this user ({os.geteuid()}) may not write {', '.join(closed)}: it can neither enqueue nor run jobs; use the user of the workers"
+        yield Finding("writable", "error", text)
+    else:
+        yield Finding("writable", "ok", "this user may write the file, and beside it")

@@ -10,6 +10,7 @@ import click
 
 from onward.cli.output import put, put_json, say, usage_error
 from onward.cli.target import app_option, json_option, open_application
+from onward.cli.unknown_fields import refuse_unknown_fields
 
 
 @click.command()
@@ -31,7 +32,9 @@ def command(name: str, payload: str | None, metadata: str | None, job_id: str | 
 
     NAME is the job's name in the application. The payload is JSON: as an argument, from a file (@FILE), or from stdin (-).
     """
-    with open_application() as app:
+    if options["delay"] is not None and options["at"] is not None:
+        raise usage_error("give --delay or --at, not both")
+    with open_application(may_create=True) as app:
         definition = app.definitions[name]
         value = _read_payload(name, definition.codec, payload)
         handle = app.enqueue(definition, value, id=job_id, owner=owner, metadata=_read_metadata(metadata), **options)
@@ -54,8 +57,10 @@ def _read_payload(name: str, codec: Any, given: str | None) -> Any:
             raise usage_error(f"{name} needs a payload: give JSON, @FILE, or - for stdin") from None
     text = _read_text(given)
     # First as any JSON: a syntax error is told with its line and column.
-    parse_json(text)
-    return codec.decode(text)
+    parsed = parse_json(text)
+    value = codec.decode(text)
+    refuse_unknown_fields(codec.payload_type, parsed)
+    return value
 
 
 def _read_text(given: str) -> str:

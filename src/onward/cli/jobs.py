@@ -52,8 +52,11 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     from onward.cli.job_view import job_json, put_jobs
+    from onward.ids import is_id
     from onward.inspection import JobFilter
 
+    if before is not None and not is_id(_id(before)):
+        raise usage_error(f"--before is the id of a job, 26 characters, not {before!r:.60}")
     where = JobFilter(statuses=tuple(Status(one) for one in statuses), types=types, queues=queues, key=key, owner=owner)
     with open_store() as store:
         found = _pages(store, where, limit, _id(before) if before else None)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+TAKES_ITS_OWN = "this command uses the application's own store: leave --url out; ONWARD_URL counts only where the application names none"
+
+
 class Target(Struct):
     """What was given on the command line; both options may stand before the command or after it."""
 
@@ -51,7 +54,7 @@ def url_option(function: Function) -> Function:
 
 def json_option(function: Function) -> Function:
     """Add ``--json``."""
-    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, a line a value.")(function)
+    return click.option("--json", "as_json", is_flag=True, help="JSON on stdout, one object a line.")(function)
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -73,16 +76,20 @@ def chosen_application() -> str | None:
 
 
 @contextmanager
-def open_application() -> Iterator[Onward]:
-    """The application, for commands that need its definitions. Raises ``ApplicationNotFound``, or a usage error."""
+def open_application(*, may_create: bool = False) -> Iterator[Onward]:
+    """The application, for commands that need its definitions. Raises ``ApplicationNotFound``, or a usage error.
+
+    Nothing is made by looking, unless ``may_create``: see ``open_store``.
+    """
     from onward.application import load_application
 
     if target().url is not None:
-        raise usage_error("this command takes its store from the application: leave --url out, or set ONWARD_URL")
+        raise usage_error(TAKES_ITS_OWN)
     name = chosen_application()
     if name is None:
         raise usage_error("no application is given: pass -A module:attribute, or set ONWARD_APP")
     with load_application(name) as app:
+        _check_made(app.store, may_create)
         yield app
 
 
@@ -90,7 +97,8 @@ def open_application() -> Iterator[Onward]:
 def open_store(*, may_create: bool = False) -> Iterator[Store]:
     """The store: of ``--url``, else the application's, else that of the settings.
 
-    A file that does not exist is not made by looking at it, unless ``may_create``: an empty store in the wrong place looks healthy.
+    Neither a file nor tables are made by looking, unless ``may_create``: an empty store in the wrong place looks healthy, and the
+    application's own database is not ours to change.
     """
     with open_store_and_application(may_create=may_create) as (store, _):
         yield store
@@ -101,25 +109,46 @@ def open_store_and_application(*, may_create: bool = False) -> Iterator[tuple[St
     """The store, and the application where one is known and ``--url`` does not point elsewhere."""
     from onward.clock import SystemClock
     from onward.drivers import connect
-    from onward.settings import find_url
+    from onward.settings import check_url, find_url
 
     if target().url is None and (name := chosen_application()) is not None:
         from onward.application import load_application
 
         with load_application(name) as app:
-            _check_exists(app.store, may_create)
+            _check_made(app.store, may_create)
             yield app.store, app
         return
-    store = connect(target().url or find_url(), clock=SystemClock())
-    _check_exists(store, may_create)
+    store = connect(check_url(target().url or find_url()), clock=SystemClock())
     try:
+        _check_made(store, may_create)
         yield store, None
     finally:
         store.close()
 
 
-def _check_exists(store: Store, may_create: bool) -> None:
-    from onward.errors import StoreUnavailable
+def elsewhere(store: Store) -> tuple[str, str] | None:
+    """Where the settings lead, if to another store than this one: what says so, such as ``ONWARD_URL``, and the URL, safe to print."""
+    from onward.clock import SystemClock
+    from onward.drivers import connect
+    from onward.errors import InvalidSetting
+    from onward.settings import Settings
 
-    if not may_create and not store.exists():
+    setting = Settings()["url"]
+    if setting.value is None:
+        return None
+    try:
+        url = connect(setting.value, clock=SystemClock()).url
+    except InvalidSetting:
+        return setting.source, setting.shown
+    return None if url == store.url else (setting.source, url)
+
+
+def _check_made(store: Store, may_create: bool) -> None:
+    from onward.errors import SchemaOutOfDate, StoreUnavailable
+
+    if may_create:
+        return
+    if not store.exists():
         raise StoreUnavailable(f"there is no {store.url}: 'onward migrate' makes it, or correct the URL")
+    if store.needs_migration():
+        raise SchemaOutOfDate(f"{store.url} has no tables of Onward, or older ones: 'onward migrate' makes them")

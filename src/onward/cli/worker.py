@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.output import usage_error
-from onward.cli.target import app_option, chosen_application, target
+from onward.cli.target import TAKES_ITS_OWN, app_option, chosen_application, target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
     from onward.worker.supervisor import Supervisor
 
     if target().url is not None:
-        raise usage_error("a worker takes its store from the application: leave --url out, or set ONWARD_URL")
+        raise usage_error(TAKES_ITS_OWN)
     app = chosen_application()
     if app is None:
         raise usage_error("no application is given: pass -A module:attribute, or set ONWARD_APP")

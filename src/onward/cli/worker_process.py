@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.target import app_option, open_application
+from onward.cli.target import app_option, elsewhere, open_application
 
 if TYPE_CHECKING:
     from onward.app import Onward
@@ -26,7 +26,7 @@ def command(options: str, pipes: str) -> int:
     from onward.worker.process import run_supervised
 
     given: dict[str, Any] = decode(options)
-    with open_application() as app:
+    with open_application(may_create=True) as app:
         # After the application was imported: how it set up logging is what holds.
         configure_logging()
         log = LifecycleLog()
@@ -37,15 +37,22 @@ def command(options: str, pipes: str) -> int:
 
 def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
     """The first line: which store, which schema, how old its newest job is. A worker on an abandoned store looks healthy otherwise."""
+    import logging
     import os
 
     from onward.clock import SystemClock
     from onward.errors import StoreBusy, StoreUnavailable
     from onward.inspection import JobFilter
 
+    logger = logging.getLogger("onward.worker")
+    if other := elsewhere(app.store):
+        logger.warning("%s names %s, but the application names its own store, which is used: %s", *other, app.store.url)
+    is_new = not app.store.exists()
     line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
     try:
         app.store.open()
+        if is_new:
+            logger.warning("there was no %s: created a new, empty one; a relative path is looked for in %s", app.store.url, os.getcwd())
         line["schema"] = app.store.schema_version
         newest = app.store.find(JobFilter(), limit=1)
         line["newest_job_at"] = newest[0].created_at if newest else None

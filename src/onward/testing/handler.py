@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from onward.context import JobContext
 from onward.definition import JobDefinition
-from onward.errors import OnwardError
+from onward.errors import InvalidDefinition, OnwardError
 from onward.status import Status
 from onward.testing.factories import make_job
 
@@ -27,6 +27,10 @@ def run_job(definition: JobDefinition[P], payload: P = None, *, services: Any = 
 
 def make_context(definition: JobDefinition[P], payload: P = None, *, services: Any = None, **job_fields: Any) -> JobContext:  # type: ignore[assignment]  # as above
     """Make the context of a run that just began: ``ctx.children``, ``ctx.processed`` and the rest can be read afterwards."""
+    if not isinstance(definition, JobDefinition):
+        raise InvalidDefinition(
+            f"{definition!r:.100} is not a job: give what define_job(name, handler) returned, or call the function itself"
+        )
     text = definition.codec.encode(payload)
     asked = {
         "type": definition.name,
@@ -34,7 +38,27 @@ def make_context(definition: JobDefinition[P], payload: P = None, *, services: A
         "priority": definition.priority,
         "max_attempts": definition.retry.max_attempts,
     }
-    return JobContext(make_job(Status.IN_PROGRESS, payload_text=text, **(asked | job_fields)), services=services)
+    job = make_job(Status.IN_PROGRESS, payload_text=text, **(asked | job_fields))
+    return JobContext(job, services=services, transactions=_NoStore())
+
+
+class _NoStore:
+    """Stands where a worker's transactions would, and says what to do instead."""
+
+    def begin(self, context: JobContext) -> NoReturn:
+        raise OnwardError(
+            "ctx.transaction() needs a store, and run_job() has none: in the test make "
+            'Onward(f"sqlite:///{tmp_path}/test.db", jobs=[...]), enqueue the job, and call onward.testing.drain(app)'
+        )
+
+    def join(self, context: JobContext, connection: Any) -> NoReturn:
+        self.begin(context)
+
+    def join_async(self, context: JobContext, connection: Any) -> NoReturn:
+        self.begin(context)
+
+    def has_completed(self, context: JobContext) -> bool:
+        return False
 
 
 def _await(definition: JobDefinition[Any], awaitable: Any) -> Any:

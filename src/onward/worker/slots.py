@@ -130,10 +130,10 @@ class Slots:
             if run in self._waiting:
                 self._waiting.remove(run)
                 was_ours = True
+            run.is_lost = run.is_lost or was_ours
             picked = self._free_from(run)
         self._dispatch(picked)
         if was_ours:
-            run.is_lost = True
             run.context.lose_lease()
             self.forget(run)
         return was_ours
@@ -277,12 +277,12 @@ class Slots:
         with self._lock:
             del self._inside[run]
             if self._open.pop(run, self) is None:
-                if run.is_lost:
-                    logger.warning("job %s ended without its lease: its outcome is not sent", run.claim.id)
-                else:
-                    self._unsettled.add(run)
-                    self._ended.append((run, settlement))
-            return self._free_from(run)
+                self._unsettled.add(run)
+                self._ended.append((run, settlement))
+            picked = self._free_from(run)
+        if run.is_lost:
+            logger.warning("job %s ended without its lease: its outcome is not sent", run.claim.id)
+        return picked
 
     def _mark(self, run: Run) -> None:
         if self._started is not None:

@@ -76,6 +76,7 @@ def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:
         attempts=job.attempts + 1,
         fence=job.fence + 1,
         isolated=job.isolated or job.lost_leases > 0,
+        ran_isolated=False,
         lease_owner=demand.lease_owner,
         lease_until=now + lease,
         started_at=now,

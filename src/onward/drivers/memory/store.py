@@ -109,7 +109,9 @@ class MemoryStore(Store):
                 if job.cancel_requested_at is not None:
                     cancel_requested.add(job.id)
                 progress = job.progress if extension.progress is None else storable(extension.progress)
-                tables.put_job(replace(job, lease_until=now + extension.claim.lease, progress=progress, updated_at=now))
+                alone = job.ran_isolated or extension.began_isolated
+                lease_until = now + extension.claim.lease
+                tables.put_job(replace(job, lease_until=lease_until, progress=progress, ran_isolated=alone, updated_at=now))
         return Extended(frozenset(lost), frozenset(cancel_requested))
 
     def wait(self, timeout: timedelta) -> bool:

@@ -40,6 +40,7 @@ def read_job(row: Row) -> Job:
     """Make a ``Job`` of a row of ``COLUMNS``. Raises ``UnreadableRow``."""
     fields = dict(zip(COLUMNS, row, strict=True))
     fields["isolated"] = fields["isolated"] != 0
+    fields["ran_isolated"] = fields["ran_isolated"] != 0
     try:
         job = msgspec.convert(fields, Job)
     except msgspec.ValidationError as error:

@@ -37,6 +37,7 @@ def _renewal(extension: Extension, now: datetime) -> dict[str, Any]:
         "fence": extension.claim.fence,
         "lease_until": write_instant(now + extension.claim.lease),
         "progress": None if extension.progress is None else storable(extension.progress),
+        "began_isolated": int(extension.began_isolated),
     }
 
 

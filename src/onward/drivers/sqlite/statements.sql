@@ -153,7 +153,7 @@ ORDER BY scheduled_at, id LIMIT :limit;
 -- name: claim
 -- claim: queued, retrying → in_progress. RETURNING has no order: the caller sorts.
 UPDATE {prefix}jobs SET
-    status = 'in_progress', attempts = attempts + 1, fence = fence + 1, isolated = (isolated OR lost_leases > 0),
+    status = 'in_progress', attempts = attempts + 1, fence = fence + 1, isolated = (isolated OR lost_leases > 0), ran_isolated = 0,
     lease_owner = :lease_owner, lease_until = :lease_until, started_at = :now, updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying')
 RETURNING {columns};
@@ -176,11 +176,14 @@ UPDATE {prefix}jobs SET
 WHERE id = :id;
 
 -- name: extend
--- Renews leases, and stores how far each handler has come. An id that does not come back is not ours any more.
+-- Renews leases, and stores how far each handler has come and whether it starts alone in its process. An id that does not come back is not ours any more.
 UPDATE {prefix}jobs SET
-    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress), updated_at = :now
+    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress),
+    ran_isolated = ({prefix}jobs.ran_isolated OR asked.began_isolated), updated_at = :now
 FROM (
-    SELECT json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until, json_extract(value, '$.progress') AS progress
+    SELECT
+        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until,
+        json_extract(value, '$.progress') AS progress, json_extract(value, '$.began_isolated') AS began_isolated
     FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'

@@ -143,7 +143,7 @@ class TestAskedToCancel:
         clock.advance(PAST_LEASE)
         lose(store, taken.id)
         now = clock.now()
-        assert read(store, taken) == ended(before, now, status=Status.CANCELLED, error=STOPPED, lost_leases=1)
+        assert read(store, taken) == ended(before, now, status=Status.CANCELLED, error=STOPPED, attempts=0, lost_leases=1)
         assert [(kept.outcome, kept.error) for kept in store.history(taken.id)] == [("lost", why)]
         assert claim(store) == ()
         enqueue(store, key="k")

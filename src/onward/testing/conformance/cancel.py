@@ -22,6 +22,7 @@ from onward.testing.conformance.steps import (
     is_settled,
     read,
     settle,
+    start_alone,
 )
 from onward.testing.factories import make_new_job
 from onward.turn import Extension
@@ -95,7 +96,7 @@ class TestRetry:
     def test_a_dead_job_begins_anew(self, store: Store, clock: FakeClock) -> None:
         """All its tries are back, its error is gone, its history stays."""
         enqueue(store, max_attempts=1, isolated=True)
-        claim_one(store)
+        start_alone(store, claim_one(store))
         clock.advance(PAST_LEASE)
         (dead,) = store.sweep().dead_lettered
         clock.advance(60)

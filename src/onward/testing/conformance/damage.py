@@ -26,6 +26,7 @@ from onward.testing.conformance.steps import (
     is_settled,
     read,
     settle,
+    start_alone,
     until_it_waits,
 )
 from onward.testing.factories import make_new_job
@@ -127,6 +128,7 @@ class TestUnknownCommit:
         """The row is final and has my fence, and still it was not my settlement that ended it."""
         enqueue(store, max_attempts=1, isolated=True)
         (taken,) = claim(store)
+        start_alone(store, taken)
         clock.advance(PAST_LEASE)
         assert len(store.sweep().dead_lettered) == 1
         assert not is_settled(settle(store, taken, Completed()))

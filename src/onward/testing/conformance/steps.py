@@ -14,7 +14,7 @@ from onward.jobs import Job, NewJob
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.status import Status, Verb
 from onward.testing.factories import make_new_job
-from onward.turn import Claim, Demand, Settlement, Turn
+from onward.turn import Claim, Demand, Extension, Settlement, Turn
 
 T = TypeVar("T")
 
@@ -69,6 +69,12 @@ def claim_everything(store: Store, slots: int = 10, **wanted: Any) -> list[Claim
         if not turn.claims and turn.next_due != NO_DELAY:
             return claims
     raise AssertionError("the store goes on saying that something is due, and gives nothing")
+
+
+def start_alone(store: Store, taken: Claim) -> Claim:
+    """Say, as a worker does, that the handler of this claim starts now and has its process to itself."""
+    assert store.extend([Extension(taken, began_isolated=True)]).lost == frozenset()
+    return taken
 
 
 def settle(store: Store, taken: Claim, outcome: Outcome | None = None, **more: Any) -> Turn:

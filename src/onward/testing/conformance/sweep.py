@@ -8,7 +8,7 @@ from onward.clock import FakeClock
 from onward.driver import Store
 from onward.inspection import JobFilter
 from onward.jobs import Job
-from onward.outcome import Completed
+from onward.outcome import MOST_LOSSES, Completed
 from onward.status import Status
 from onward.testing.conformance.steps import (
     LEASE,
@@ -22,26 +22,27 @@ from onward.testing.conformance.steps import (
     is_settled,
     read,
     settle,
+    start_alone,
 )
 from onward.testing.factories import make_new_job
-from onward.turn import Settlement
+from onward.turn import Extension, Settlement
 
 
 class TestSweep:
     """A lease that ran out gives the job back."""
 
     def test_a_lost_job_waits_again_and_is_isolated_next_time(self, store: Store, clock: FakeClock) -> None:
-        """The try counts, the loss is counted, and the next run has no neighbour that it could take along."""
+        """The loss is counted, the try is not, and the next run has no neighbour that it could take along."""
         asked = enqueue(store)
         claim_one(store)
         clock.advance(PAST_LEASE)
         (job,) = store.sweep().requeued
         assert job == read(store, asked)
-        assert (job.status, job.attempts, job.lost_leases, job.releases) == (Status.QUEUED, 1, 1, 0)
+        assert (job.status, job.attempts, job.lost_leases, job.releases) == (Status.QUEUED, 0, 1, 0)
         assert (job.lease_owner, job.lease_until, job.isolated) == (None, None, False)
         assert job.error
         taken = claim_one(store)
-        assert (taken.job.isolated, taken.job.attempts, taken.fence) == (True, 2, 2)
+        assert (taken.job.isolated, taken.job.ran_isolated, taken.job.attempts, taken.fence) == (True, False, 1, 2)
 
     def test_a_lease_that_still_runs_is_left_alone(self, store: Store, clock: FakeClock) -> None:
         """Sweeping is safe at any time."""
@@ -51,18 +52,50 @@ class TestSweep:
         swept = store.sweep()
         assert (swept.requeued, swept.dead_lettered, swept.expired, swept.unblocked) == ((), (), (), 0)
 
-    def test_the_last_try_is_given_back_to_a_job_that_was_not_alone(self, store: Store, clock: FakeClock) -> None:
-        """Its neighbour may have killed the process; only a run of its own can tell."""
+    def test_the_try_is_given_back_to_a_job_that_had_not_run_alone(self, store: Store, clock: FakeClock) -> None:
+        """Its neighbour may have killed the process, also while it waited to run alone; only a run of its own can tell."""
         enqueue(store, max_attempts=1)
+        for losses in (1, 2):
+            taken = claim_one(store)
+            assert taken.job.isolated is (losses == 2)
+            clock.advance(PAST_LEASE)
+            (job,) = store.sweep().requeued
+            assert (job.attempts, job.lost_leases) == (0, losses)
+
+    def test_that_a_claim_ran_alone_is_said_by_its_worker_and_forgotten_by_the_next_claim(self, store: Store, clock: FakeClock) -> None:
+        """What one run did is no proof against the next."""
+        asked = enqueue(store, max_attempts=3, isolated=True)
+        first = claim_one(store)
+        store.extend([Extension(first)])
+        assert not read(store, asked).ran_isolated
+        start_alone(store, first)
+        store.extend([Extension(first)])
+        assert read(store, asked).ran_isolated
+        clock.advance(PAST_LEASE)
+        assert [job.attempts for job in store.sweep().requeued] == [1]
+        second = claim_one(store)
+        assert not read(store, asked).ran_isolated
+        assert store.extend([Extension(first, began_isolated=True)]).lost == {asked.id}
+        assert not read(store, asked).ran_isolated
+        clock.advance(PAST_LEASE)
+        assert [(job.attempts, job.fence) for job in store.sweep().requeued] == [(1, second.fence)]
+
+    def test_a_job_that_is_always_lost_before_it_starts_ends_all_the_same(self, store: Store, clock: FakeClock) -> None:
+        """From the twentieth loss on each counts as a try."""
+        asked = enqueue(store, max_attempts=2)
+        for _ in range(MOST_LOSSES):
+            claim_one(store)
+            clock.advance(PAST_LEASE)
+            assert [job.id for job in store.sweep().requeued] == [asked.id]
         claim_one(store)
         clock.advance(PAST_LEASE)
-        (job,) = store.sweep().requeued
-        assert (job.attempts, job.lost_leases) == (0, 1)
+        assert [job.id for job in store.sweep().dead_lettered] == [asked.id]
+        assert (read(store, asked).attempts, read(store, asked).lost_leases) == (2, MOST_LOSSES + 1)
 
     def test_a_job_that_kills_its_process_alone_and_has_no_try_left_is_dead(self, store: Store, clock: FakeClock) -> None:
         """Nobody else can be to blame."""
         asked = enqueue(store, max_attempts=1, isolated=True)
-        claim_one(store)
+        start_alone(store, claim_one(store))
         clock.advance(PAST_LEASE)
         swept = store.sweep()
         assert (swept.requeued, [job.id for job in swept.dead_lettered]) == ((), [asked.id])
@@ -74,13 +107,15 @@ class TestSweep:
         """So a poison pill ends, whatever it shared its process with."""
         asked = enqueue(store, max_attempts=3)
         claims = 0
-        while claim(store):
+        for taken in iter(lambda: claim(store), ()):
             claims += 1
+            if taken[0].job.isolated:
+                start_alone(store, taken[0])
             clock.advance(PAST_LEASE)
             store.sweep()
             assert claims <= 4
-        assert (claims, read(store, asked).status, read(store, asked).attempts) == (3, Status.DEAD_LETTER, 3)
-        assert [kept.outcome for kept in store.history(asked.id)] == ["lost"] * 3
+        assert (claims, read(store, asked).status, read(store, asked).attempts) == (4, Status.DEAD_LETTER, 3)
+        assert [kept.outcome for kept in store.history(asked.id)] == ["lost"] * 4
 
     def test_a_lost_claim_is_kept_in_the_history(self, store: Store, clock: FakeClock) -> None:
         """A job whose workers die is found by its history, not by its error."""
@@ -149,7 +184,7 @@ class TestRecover:
         swept = store.recover(OWNER, {started.id})
         assert {job.id for job in swept.requeued} == {started.id, waiting.id}
         lost, released = read(store, started), read(store, waiting)
-        assert (lost.status, lost.attempts, lost.lost_leases) == (Status.QUEUED, 1, 1)
+        assert (lost.status, lost.attempts, lost.lost_leases) == (Status.QUEUED, 0, 1)
         assert (released.status, released.attempts, released.lost_leases) == (Status.QUEUED, 0, 0)
         assert [kept.outcome for kept in store.history(started.id)] == ["lost"]
         assert {taken.id: taken.job.isolated for taken in claim(store, 2)} == {started.id: True, waiting.id: False}

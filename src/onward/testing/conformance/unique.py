@@ -26,6 +26,7 @@ from onward.testing.conformance.steps import (
     enqueue,
     read,
     settle,
+    start_alone,
 )
 from onward.testing.factories import make_new_job
 
@@ -143,7 +144,7 @@ class TestScopeActive:
             clock.advance(11)
 
         def dies(job: NewJob) -> None:
-            claim_one(store)
+            start_alone(store, claim_one(store))
             clock.advance(PAST_LEASE)
 
         ways: dict[str, tuple[Callable[[NewJob], object], Callable[[], object], dict[str, Any]]] = {

@@ -24,6 +24,7 @@ CREATE TABLE {prefix}jobs (
     releases INTEGER NOT NULL DEFAULT 0,
     snoozes INTEGER NOT NULL DEFAULT 0,
     isolated INTEGER NOT NULL DEFAULT 0,
+    ran_isolated INTEGER NOT NULL DEFAULT 0,
     lease_owner TEXT,
     lease_until TEXT,
     blocked_by TEXT CHECK (blocked_by IS NULL OR blocked_by = 'type' OR blocked_by = 'breaker' OR blocked_by = 'limit' OR blocked_by = 'serial'),

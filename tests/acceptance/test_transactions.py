@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 
 import aiosqlite
@@ -37,7 +38,8 @@ def test_a_rolled_back_transaction_leaves_no_trace_and_a_committed_one_runs(app:
     """The promise and the data commit together, or neither does."""
     note = app.definitions["note"]
     connection = connect_as_an_application_would(tmp_path)
-    with WorkerProcess(tmp_path) as worker:
+    with WorkerProcess(tmp_path, "--poll", "60s") as worker:
+        worker.wait_for("worker_started")
         connection.execute("INSERT INTO orders VALUES (1)")
         undone = app.enqueue(note, 1, within=connection)
         connection.rollback()
@@ -49,6 +51,10 @@ def test_a_rolled_back_transaction_leaves_no_trace_and_a_committed_one_runs(app:
     with pytest.raises(JobNotFound):
         app.get(undone.id)
     assert connection.execute("SELECT number FROM orders").fetchall() == [(2,)]
+    # The poll is a minute away: only the commit itself can have woken the worker.
+    started_at = app.get(kept.id).started_at
+    assert started_at is not None
+    assert started_at - app.get(kept.id).created_at < timedelta(seconds=10)
     assert undone.id not in {event.get("job_id") for event in worker.events}
     app.close()
 

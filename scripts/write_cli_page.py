@@ -22,16 +22,20 @@ OPENING = """\
 `onward -A myapp.jobs:app worker` runs the jobs of the application `app` in the module `myapp.jobs`; the current directory is on the
 import path. `-A` and `--url` may stand before the command or after it. What they are when they are left out: [settings](settings.md).
 
-Data goes to standard output, talk to standard error. `--json` gives one JSON value a line.
+Data goes to standard output, talk to standard error. `--json` gives JSON lines, one object a line, so read them line by line: `jq .`
+does, and `python -m json.tool --json-lines`. `-h` is short for `--help`.
+
+A command that only looks makes nothing: without a store it ends with 3, without Onward's tables in the database with 5. `enqueue`,
+`worker` and `migrate` make both.
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
+| 0 | done; for `worker`, also with `--drain`, whatever became of each job: `onward stats failed` lists dead letters |
 | 1 | a job or an action failed, or something is wrong: a difference found by `reconcile`, an error found by `doctor` |
 | 2 | wrong use: an unknown option, a payload that does not fit |
 | 3 | the store cannot be reached, opened or written |
 | 4 | the application cannot be imported |
-| 5 | the store's tables are older or newer than this version: `onward migrate` |
+| 5 | the store's tables are missing, or older or newer than this version: `onward migrate` |
 | 130 | interrupted |
 """
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import msgspec
 
-from onward.errors import LeaseLost, OnwardError
+from onward.errors import LeaseLost, OnwardError, UnknownJobType
 from onward.events import correlation_id
-from onward.jobs import EnqueueOptions, Job, NewJob
+from onward.jobs import HIGHEST_COUNT, EnqueueOptions, Job, NewJob
 from onward.payload import encode_progress
 
 if TYPE_CHECKING:
@@ -52,7 +52,15 @@ class JobContext:
     Made by the worker; in a unit test, ``JobContext(job)`` or ``onward.testing.run_job`` makes one by hand.
     """
 
-    def __init__(self, job: Job, *, services: Any = None, transactions: Transactions | None = None, worker_id: str | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        services: Any = None,
+        transactions: Transactions | None = None,
+        worker_id: str | None = None,
+        knows: Callable[[str], bool] | None = None,
+    ) -> None:
         self.job = job
         self.services = services
         """The application's objects, as given to ``Onward(services=...)``."""
@@ -68,6 +76,7 @@ class JobContext:
         self.may_be_completed = False
         """True once a completion was written whose commit is the caller's, or not answered yet: only the store knows then."""
         self._transactions = transactions
+        self._knows = knows
         self._children_before_transaction: int | None = None
         self._children_are_stored = False
         self._is_to_stop = False
@@ -129,8 +138,11 @@ class JobContext:
     ) -> str:
         """Ask for a child job. It is stored in the commit that completes this job, and not at all when this run does not complete.
 
-        Gives the child's id. The correlation id and the owner are handed down. Raises ``InvalidPayload`` and its kin at once.
+        Gives the child's id. The correlation id and the owner are handed down. Raises ``InvalidPayload`` and its kin at once, and
+        ``UnknownJobType`` for a job that the application does not have: nobody would ever run it.
         """
+        if self._knows is not None and not self._knows(definition.name):
+            raise UnknownJobType(f"{definition.name!r} is not a job of this application: add it to Onward(jobs=[...])")
         if self._children_are_stored:
             raise OnwardError("the transaction that completes this job has its children already: enqueue them inside it")
         handed_down = {"correlation_id": self.correlation_id, "parent_id": self.job.id}
@@ -141,9 +153,12 @@ class JobContext:
         return child.id
 
     def record(self, *, processed: int = 0, failed: int = 0) -> None:
-        """Add to the counts of items that this try worked on; kept in the job's history."""
-        self.processed += processed
-        self.failed += failed
+        """Add to the counts of items that this try worked on; kept in the job's history.
+
+        Raises ``OnwardError`` for what is no whole number from 0, or a sum beyond 2**53; nothing is added then.
+        """
+        counts = _sum("processed", self.processed, processed), _sum("failed", self.failed, failed)
+        self.processed, self.failed = counts
 
     def progress(self, value: Any) -> None:
         """Report how far the job is: any JSON value. Stored with the next heartbeat, and at the end."""
@@ -201,3 +216,11 @@ class JobContext:
         """Make ``should_stop`` true and ``check_lease`` raise. Called by the worker."""
         self._is_lost = True
         self.ask_to_stop()
+
+
+def _sum(name: str, before: int, more: object) -> int:
+    if type(more) is not int or more < 0:
+        raise OnwardError(f"ctx.record({name}=...) takes a whole number from 0, not {type(more).__name__} {str(more)[:40]}")
+    if before + more > HIGHEST_COUNT:
+        raise OnwardError(f"ctx.record({name}=...) would count beyond {HIGHEST_COUNT:,}")
+    return before + more

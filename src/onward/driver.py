@@ -79,11 +79,13 @@ class Driver(ABC):
 
         For each settlement whose claim is the newest: the status, the key freed if it ends the job, children, history. A lost one
         changes nothing and does not undo its neighbours. Safe to repeat after ``OutcomeUnknown``.
+
+        Raises ``ValueRefused``, and nothing is stored, when one of the settlements holds a value that can never be stored.
         """
 
     @abstractmethod
     def extend(self, extensions: Sequence[Extension]) -> Extended:
-        """Renew leases: each ``lease_until`` becomes now + the claim's lease."""
+        """Renew leases: each ``lease_until`` becomes now + the claim's lease. Stores also what else the extensions say."""
 
     @abstractmethod
     def wait(self, timeout: timedelta) -> bool:
@@ -227,7 +229,10 @@ class Store(Driver):
 
     @abstractmethod
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
-        """Take back every claim of a process that is known to be dead: those in ``started`` are lost, the others released uncounted."""
+        """Take back every claim of a process that is known to be dead: those in ``started`` are lost, the others given back with their try.
+
+        A started job that is isolated counts as having run alone in its process.
+        """
 
     @abstractmethod
     def held(self, lease_owner: str) -> list[Job]:

@@ -23,7 +23,16 @@ def describe_error(error: BaseException) -> str:
 
     Never raises, whatever the exception's own code does.
     """
-    return _bound("\n".join(_describe(error)), LONGEST_ERROR)
+    try:
+        return _bound("\n".join(_describe(error)), LONGEST_ERROR)
+    except BaseException as own:  # noqa: BLE001 - a property of the exception may raise anything, SystemExit included
+        return f"{name_of(error)}: (it cannot be described: {name_of(own)})"
+
+
+def name_of(error: BaseException) -> str:
+    """The type's name, whatever the type makes of it: runs none of the exception's own code."""
+    name: str = type.__dict__["__name__"].__get__(type(error))
+    return _UNSAFE.sub(_escape, name)
 
 
 def bound_error(text: str) -> str:
@@ -74,8 +83,8 @@ def _full_name(kind: type[Any]) -> str:
 def _text_of(value: object) -> str:
     try:
         return str(value)
-    except Exception as error:  # noqa: BLE001 - an exception's own __str__ may raise anything
-        return f"(its message cannot be read: {type(error).__name__})"
+    except BaseException as error:  # noqa: BLE001 - an exception's own __str__ may raise anything, SystemExit included
+        return f"(its message cannot be read: {name_of(error)})"
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[str]:

@@ -113,6 +113,9 @@ class StoreError(OnwardError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached, opened or written: missing, read-only, full, or not a database of ours."""
 
+    is_lasting = False
+    """True when no waiting mends it: where the store should be, there is something else."""
+
 
 class StoreBusy(StoreError):
     """Another writer held the store for longer than the time-out. Nothing was accepted; trying again is safe."""
@@ -127,6 +130,13 @@ class OutcomeUnknown(StoreError):
     def __init__(self, message: str, *, job_ids: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.job_ids = job_ids
+
+
+class ValueRefused(StoreError):
+    """One value cannot be stored, whenever it is tried: of the wrong type, out of range, or without a form in the database.
+
+    Nothing of the call was stored. What else was in it can be stored without that value.
+    """
 
 
 class SchemaOutOfDate(StoreError):

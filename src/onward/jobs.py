@@ -8,9 +8,12 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Struct
 
+from onward.ids import is_id
 from onward.status import Status
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+HIGHEST_COUNT = 2**53
+"""What is counted can be raised from here, and goes through JSON unchanged on the way to any database."""
 LONGEST_LEASE = timedelta(days=1)
 """A lease that ends further ahead than this was given before the clock went back."""
 
@@ -162,6 +165,16 @@ class EnqueueOptions(TypedDict, total=False):
     queue: str | None
     expires: timedelta | float | str | None
     metadata: Mapping[str, Any] | None
+
+
+def why_unusable(job: Job) -> str | None:
+    """Say what is wrong with a row that reads well and that no worker can work with: somebody wrote it by hand."""
+    if not is_id(job.id):
+        return "its id has not the form of an id"
+    counts = (job.attempts, job.max_attempts, job.fence, job.lost_leases, job.releases, job.snoozes)
+    if min(counts) < 0 or max(counts) > HIGHEST_COUNT:
+        return "one of its counts is out of range"
+    return None
 
 
 def uses_of_key(job: NewJob) -> tuple[str, str, str]:

@@ -28,7 +28,7 @@ EXPIRED = "expired"
 STOPPED = "cancelled while it ran"
 LEASE_RAN_OUT = "lease lost: the worker {owner} stopped renewing it"
 PROCESS_DIED = "worker lost: the process {owner} died while it ran"
-UNSTORABLE = "result could not be stored: it contains a lone surrogate"
+UNSTORABLE = "result could not be stored: it contains a lone surrogate or a NUL character"
 
 
 # -- what a handler may return to say how its run ended --------------------------------------------------------------
@@ -192,18 +192,32 @@ class Ending(Struct, frozen=True, kw_only=True):
     """``error`` of the row in the history: what this attempt has to say, where the job's own may be older."""
 
 
+def as_stored(outcome: Outcome, *, is_cancel_requested: bool) -> Outcome:
+    """Give the outcome that a store writes for this one.
+
+    A job that a person asked to cancel ends cancelled unless it completed: the request may have come after the handler's last look, so
+    that only the store can honour it. A result without a form in a database is left out.
+    """
+    if is_cancel_requested and yields_to_cancel(outcome):
+        return Cancelled(STOPPED)
+    if isinstance(outcome, Completed) and outcome.result is not None and not has_form(outcome.result):
+        return Completed(error=UNSTORABLE)
+    return outcome
+
+
+def yields_to_cancel(outcome: Outcome) -> bool:
+    """Say whether a request to cancel changes this outcome: it does unless the job completed, or is cancelled with a reason of its own."""
+    return not isinstance(outcome, Completed | Cancelled)
+
+
 def end_settled(job: Job, outcome: Outcome, *, is_cancel_requested: bool) -> Ending:
     """Say what a settlement writes. ``job`` is as claimed: while the fence is the same, nothing else changes what is counted here.
 
-    A job that a person asked to cancel ends cancelled unless this run was its last anyhow, and the try counts as it stands: the request
-    may have come after the handler's last look, so that only the store can honour it.
+    Where the request to cancel decides (``as_stored``), the try counts as it stands.
     """
-    if is_cancel_requested and not outcome.status.is_final:
-        outcome = Cancelled(STOPPED)
+    outcome = as_stored(outcome, is_cancel_requested=is_cancel_requested)
     match outcome:
         case Completed(result, error):
-            if result is not None and not has_form(result):
-                result, error = None, UNSTORABLE
             return _ending(job, outcome, reason=error, result=result)
         case Retried(delay, error, isolated):
             return _ending(job, outcome, reason=error, isolated=job.isolated or isolated, delay=delay)
@@ -250,7 +264,9 @@ def is_stored(row: Job, job: Job, outcome: Outcome) -> bool:
 
 def storable(text: str) -> str:
     """Give the text with what some database cannot store written out: lone surrogates, and NUL, at which text functions may end."""
-    return (text if has_form(text) else text.encode("utf-8", "backslashreplace").decode()).replace("\0", "\\x00")
+    if has_form(text):
+        return text
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _ending(job: Job, outcome: Outcome, *, reason: str | None = None, **changed: Any) -> Ending:
@@ -261,7 +277,9 @@ def _ending(job: Job, outcome: Outcome, *, reason: str | None = None, **changed:
 
 
 def has_form(text: str) -> bool:
-    """Say whether a database can store the text: a lone surrogate has no form in UTF-8."""
+    """Say whether any database can store the text: a lone surrogate has no form in UTF-8, and a NUL ends a text for some."""
+    if "\0" in text:
+        return False
     if text.isascii():
         return True
     try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 from msgspec import Struct
 
-from onward.jobs import Job, NewJob
-from onward.outcome import Outcome
+from onward.errors import ValueRefused
+from onward.jobs import HIGHEST_COUNT, Job, NewJob
+from onward.outcome import Completed, Outcome
 
 TYPES_BLOCKED_PER_TURN = 1000
 
@@ -58,7 +59,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """What one turn did."""
 
     settled: tuple[Settlement, ...] = ()
-    """Settlements that hold now, those included that an earlier try of the same turn had stored before its answer was lost."""
+    """Settlements that hold now, those included that an earlier try of the same turn had stored before its answer was lost. Each with
+    the outcome that was really stored: a person may have asked to cancel the job, or its result may have no form in a database."""
     lost: tuple[Settlement, ...] = ()
     """Settlements refused because the claim was not the newest any more, or the row is gone. Nothing of them was stored."""
     claims: tuple[Claim, ...] = ()
@@ -88,9 +90,20 @@ class Extended(Struct, frozen=True):
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What a sweep, or the recovery of a dead process, changed. Jobs as they are afterwards."""
+    """What a sweep, or the recovery of a dead process, changed. Jobs as they are afterwards, each in one place."""
 
     requeued: tuple[Job, ...] = ()
     dead_lettered: tuple[Job, ...] = ()
     expired: tuple[Job, ...] = ()
     unblocked: int = 0
+
+
+def check_settlements(settlements: Iterable[Settlement]) -> None:
+    """Raise ``ValueRefused`` for what a database would store as something else, or not at all. Types are looked at exactly."""
+    for one in settlements:
+        for name, count in (("processed", one.processed), ("failed", one.failed)):
+            if type(count) is not int or not 0 <= count <= HIGHEST_COUNT:
+                raise ValueRefused(f"{name} of job {one.claim.id} cannot be stored: it is a whole number from 0 to {HIGHEST_COUNT:,}")
+        result = one.outcome.result if isinstance(one.outcome, Completed) else None
+        if not (result is None or type(result) is str) or not (one.progress is None or type(one.progress) is str):
+            raise ValueRefused(f"the result or progress of job {one.claim.id} cannot be stored: it is JSON text or None")

@@ -117,7 +117,7 @@ def test_a_shell_block_names_commands_that_exist(block: Block) -> None:
         elif words[:2] == ["python", "-m"]:
             assert importlib.util.find_spec(words[2]), line
         elif words:
-            assert words[0] in {"pip", "git", "cd", "sudo", "journalctl"}, line
+            assert words[0] in {"pip", "git", "cd", "sudo", "journalctl", "."}, line
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

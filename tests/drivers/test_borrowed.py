@@ -30,7 +30,7 @@ from onward.errors import (
     WeakDurability,
 )
 from onward.inspection import JobFilter
-from onward.outcome import Completed
+from onward.outcome import Completed, DeadLettered
 from onward.status import Status
 from onward.testing.factories import make_new_job
 from onward.turn import Demand, Settlement
@@ -93,6 +93,42 @@ def test_the_callers_settings_change_nothing_and_stay(store: SQLiteStore, open_c
     assert connection.text_factory is bytes
     assert connection.row_factory is sqlite3.Row
     assert isinstance(connection.execute("SELECT 1 AS one").fetchone(), sqlite3.Row)
+
+
+def test_converters_of_the_application_leave_our_columns_alone(
+    store: SQLiteStore, open_connection: Callable[..., sqlite3.Connection]
+) -> None:
+    """With PARSE_DECLTYPES an application may have its own idea of what a TEXT or an INTEGER is, and a cursor of its own."""
+    before = dict(sqlite3.converters)
+    sqlite3.register_converter("TEXT", lambda stored: b"converted " + stored)
+    sqlite3.register_converter("INTEGER", lambda stored: None)
+    try:
+        connection = open_connection(detect_types=sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES, factory=Stubborn)
+        sqlite3.Connection.cursor(connection, sqlite3.Cursor).execute("BEGIN IMMEDIATE")
+        within = store.within(connection)
+        asked = make_new_job(key="k")
+        assert within.enqueue([asked])[0].is_new
+        assert [within.enqueue([one])[0].id for one in (asked, make_new_job(key="k"))] == [asked.id, asked.id]
+        assert within.get(asked.id).status is Status.QUEUED
+        within.cancel(asked.id)
+        assert within.retry(asked.id).status is Status.QUEUED
+        connection.commit()
+        (claim,) = store.turn(demand=DEMAND).claims
+        sqlite3.Connection.cursor(connection, sqlite3.Cursor).execute("BEGIN IMMEDIATE")
+        store.within(connection).confirm(claim)
+        store.within(connection).settle(Settlement(claim=claim, outcome=DeadLettered("no")))
+        connection.commit()
+    finally:
+        sqlite3.converters.clear()
+        sqlite3.converters.update(before)
+    assert store.get(asked.id).status is Status.DEAD_LETTER
+
+
+class Stubborn(sqlite3.Connection):
+    """A connection that gives cursors of its own, whichever it is asked for."""
+
+    def cursor(self, factory: object = None) -> sqlite3.Cursor:  # type: ignore[override]
+        raise RuntimeError("our own cursors only")
 
 
 def test_an_autocommit_connection_outside_a_transaction_is_refused(

@@ -25,9 +25,10 @@ from onward.drivers.sqlite.file_system import file_system_of, find_mount, is_net
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import InvalidSetting, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable
 from onward.inspection import JobFilter
+from onward.outcome import Retried
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import Demand
+from onward.turn import Demand, Settlement
 
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)})
 
@@ -366,6 +367,40 @@ def test_bytes_that_are_no_text_stop_only_their_row(store: SQLiteStore, path: Pa
     assert [claim.id for claim in store.turn(demand=DEMAND).claims] == [good.id]
     assert store.count(JobFilter(statuses=(Status.DEAD_LETTER,))) == 1
     assert [claim.id for claim in store.turn(demand=DEMAND).claims] == []
+
+
+@pytest.mark.parametrize("status", ["queued", "retrying"])
+@pytest.mark.parametrize("value", ["X'31'", "CAST(X'3132FF' AS TEXT)", "CAST(X'FF' AS TEXT)", "'never'"])
+@pytest.mark.parametrize("column", ["scheduled_at", "expires_at", "id"])
+def test_a_value_that_cannot_even_be_compared_stops_only_its_row(
+    store: SQLiteStore, path: Path, column: str, value: str, status: str
+) -> None:
+    """Every turn meets the row first; it ends dead, its key is free, and the jobs behind it run."""
+    bad, good = make_new_job(key="k", priority=1), make_new_job(priority=1)
+    store.enqueue([bad, good])
+    other = sqlite3.connect(path)
+    other.execute(f"UPDATE onward_jobs SET status = '{status}', {column} = {value} WHERE id = ?", (bad.id,))
+    other.execute("UPDATE onward_keys SET job_id = (SELECT id FROM onward_jobs WHERE idempotency_key IS NOT NULL)")
+    other.commit()
+    claimed = [claim.id for _ in range(3) for claim in store.turn(demand=DEMAND).claims]
+    store.sweep()
+    assert claimed == [good.id]
+    assert other.execute("SELECT status FROM onward_jobs WHERE idempotency_key = 'k'").fetchall() == [("dead_letter",)]
+    other.close()
+    assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+
+def test_an_attempt_that_cannot_be_read_is_left_out(store: SQLiteStore, path: Path) -> None:
+    """The attempts beside it still tell what they have to, and no error of another library comes out."""
+    store.enqueue([make_new_job(max_attempts=3)])
+    for _ in range(2):
+        (claim,) = store.turn(demand=DEMAND).claims
+        store.turn([Settlement(claim=claim, outcome=Retried(timedelta(0), "boom"))])
+    other = sqlite3.connect(path)
+    other.execute("UPDATE onward_history SET processed = 1e300 WHERE fence = 1")
+    other.commit()
+    other.close()
+    assert [kept.fence for kept in store.history(claim.id)] == [2]
 
 
 # -- several processes and threads -----------------------------------------------------------------------------------

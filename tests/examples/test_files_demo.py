@@ -79,3 +79,20 @@ def test_the_questions_print_their_queries(tmp_path: Path) -> None:
             assert "FROM jobs" in printed.stdout
             assert connection.execute(printed.stdout).fetchall() == []
     connection.close()
+
+
+def test_a_reader_of_the_questions_that_leaves_gets_no_traceback(tmp_path: Path) -> None:
+    """``python -m examples.files.questions | head`` is how a long answer is looked at."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "examples.files.questions", "--sql"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait() == 0

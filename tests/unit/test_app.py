@@ -221,7 +221,7 @@ def test_an_argument_of_another_kind_is_refused_with_an_example(arguments: dict[
 
 def test_a_url_with_one_slash_says_how_it_is_written() -> None:
     """Read loosely, it would lead to another file than its writer means."""
-    with pytest.raises(InvalidSetting, match="sqlite:////shop.db"):
+    with pytest.raises(InvalidSetting, match=r"sqlite:////shop\.db"):
         Onward("sqlite:/shop.db")
 
 

@@ -27,6 +27,7 @@ from onward.outcome import (
     Snooze,
     Snoozed,
     StoppedByWorker,
+    as_stored,
     attempts_after_loss,
     decide,
     end_lost,
@@ -212,7 +213,9 @@ def test_deciding_is_pure() -> None:
     assert end(RuntimeError("x"), jittery) == end(RuntimeError("x"), jittery)
 
 
-@pytest.mark.parametrize("outcome", [Retried(timedelta(seconds=5), "boom"), Snoozed(timedelta(seconds=5)), Released()])
+@pytest.mark.parametrize(
+    "outcome", [Retried(timedelta(seconds=5), "boom"), Snoozed(timedelta(seconds=5)), Released(), DeadLettered("hopeless")]
+)
 def test_a_job_that_was_asked_to_stop_does_not_wait_again(outcome: Outcome) -> None:
     """Whatever its run asked for, it ends cancelled; nothing is given back and nothing is counted."""
     job = make_job(attempts=2, snoozes=1, releases=1, error="older")
@@ -221,8 +224,8 @@ def test_a_job_that_was_asked_to_stop_does_not_wait_again(outcome: Outcome) -> N
     assert (ending.attempts, ending.snoozes, ending.releases, ending.delay) == (2, 1, 1, None)
 
 
-@pytest.mark.parametrize("outcome", [Completed("1"), DeadLettered("hopeless"), Cancelled("not needed")])
-def test_an_ending_that_is_final_stands_whoever_asked_to_cancel(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Completed("1"), Cancelled("not needed")])
+def test_what_completed_or_was_given_up_stands_whoever_asked_to_cancel(outcome: Outcome) -> None:
     """It says more than the request does."""
     asked, not_asked = (end_settled(make_job(), outcome, is_cancel_requested=asked) for asked in (True, False))
     assert asked == not_asked
@@ -263,5 +266,25 @@ def test_text_is_made_storable_without_being_lost() -> None:
     """A lone surrogate has no form in UTF-8, and a NUL ends a text for some databases."""
     assert storable("größe") == "größe"
     assert storable("half \ud800 and \0") == "half \\ud800 and \\x00"
-    ending = end_settled(make_job(), Completed('"\ud800"'), is_cancel_requested=False)
-    assert (ending.result, ending.error) == (None, UNSTORABLE)
+    assert storable("größe \0") == "größe \\x00"
+
+
+@pytest.mark.parametrize("result", ['"\ud800"', '"\0"', "größe\0"])
+def test_a_result_that_no_database_stores_is_left_out_and_said(result: str) -> None:
+    """The work is done, so the job completes; the worker is told the same that the row tells."""
+    ending = end_settled(make_job(), Completed(result), is_cancel_requested=False)
+    assert (ending.status, ending.result, ending.error) == (Status.COMPLETED, None, UNSTORABLE)
+    assert as_stored(Completed(result), is_cancel_requested=True) == Completed(error=UNSTORABLE)
+
+
+def test_an_outcome_that_nothing_changes_is_the_one_that_was_told() -> None:
+    """Who reports it sees at once that nothing was decided otherwise."""
+    for outcome in (
+        Completed("1"),
+        Completed(error="no"),
+        Retried(timedelta(0), "boom"),
+        DeadLettered("hopeless"),
+        Cancelled("not needed"),
+    ):
+        assert as_stored(outcome, is_cancel_requested=False) is outcome
+    assert as_stored(DeadLettered("hopeless"), is_cancel_requested=True) == Cancelled(STOPPED)

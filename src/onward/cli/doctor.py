@@ -111,7 +111,8 @@ def _writable(store: Store) -> Iterator[Finding]:
     effective = os.access in os.supports_effective_ids
     closed = [str(one) for one in needed if one.exists() and not os.access(one, os.W_OK, effective_ids=effective)]
     if closed:
-        text = f"this user ({os.geteuid()}) may not write {', '.join(closed)}: it can neither enqueue nor run jobs; use the user of the workers"
+        who = f"this user ({os.geteuid()})"
+        text = f"{who} may not write {', '.join(closed)}: it can neither enqueue nor run jobs; use the user of the workers"
         yield Finding("writable", "error", text)
     else:
         yield Finding("writable", "ok", "this user may write the file, and beside it")

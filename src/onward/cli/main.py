@@ -7,6 +7,7 @@ Exit codes: 0 ok, 1 a job or an action failed, 2 usage, 3 the store cannot be re
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -101,6 +102,8 @@ def cli(ctx: click.Context, color: bool | None) -> None:
 
 def main() -> NoReturn:
     """The entry of the command ``onward``."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.main()
     raise AssertionError("main() always exits")
 

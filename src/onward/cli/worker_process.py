@@ -56,8 +56,11 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
         line["schema"] = app.store.schema_version
         newest = app.store.find(JobFilter(), limit=1)
         line["newest_job_at"] = newest[0].created_at if newest else None
-    except (StoreBusy, StoreUnavailable) as error:
         if options["drain"]:
+            # A write that changes nothing: with a store that is only readable, the end would never come.
+            app.store.recover("nobody", ())
+    except (StoreBusy, StoreUnavailable) as error:
+        if isinstance(error, StoreUnavailable) and (options["drain"] or error.is_lasting):
             raise
         # It may come back; the worker tries on by itself.
         line["error"] = str(error)

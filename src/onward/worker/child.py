@@ -87,11 +87,23 @@ class Child:
         return f"exit code {self.code}" if self.code >= 0 else signal.Signals(-self.code).name
 
     def has_ended(self) -> bool:
-        """True once, and for ever after, the process is gone. Reads what it still had to say."""
-        if self._process.poll() is None:
-            return False
+        """True once, and for ever after, the process is gone. Reads what it still had to say, and ends what it left behind."""
+        if self._process.returncode is None:
+            if not self._is_over():
+                return False
+            # Until it is reaped, its number can belong to nobody else.
+            self._kill_group()
+            self._process.wait()
         self.listen()
         return True
+
+    def _is_over(self) -> bool:
+        if not hasattr(os, "waitid"):  # pragma: no cover - macOS before Python 3.13
+            return self._process.poll() is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # pragma: no cover - SIGCHLD is ignored here, so the kernel keeps no exit codes
+            return self._process.poll() is not None
 
     def listen(self) -> None:
         """Read what the child reports."""
@@ -114,9 +126,14 @@ class Child:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the process and what it started."""
+        """Kill the process, wherever a handler moved it, and what it started."""
         self.was_killed = True
-        with contextlib.suppress(ProcessLookupError):
+        self._kill_group()
+        self.send(signal.SIGKILL)
+
+    def _kill_group(self) -> None:
+        # There may be none any more. macOS answers with EPERM when only a dead process is left in it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def close(self) -> None:

@@ -34,6 +34,7 @@ class Deadlines:
         self._grace = grace
         self._on_stuck = on_stuck
         self._was_stuck = False
+        self._held_up_since: float | None = None
 
     def tick(self) -> float:
         now = self._clock.monotonic()
@@ -45,7 +46,7 @@ class Deadlines:
             pauses.append(run.safe_until - now)
             if run.due_to_end_at is not None:
                 pauses.append(self._watch_limit(run, run.due_to_end_at, now))
-        self._look_for_stuck_slots()
+        self._look_for_stuck_slots(now)
         return max(min(pauses), 0.001)
 
     def _watch_limit(self, run: Run, due: float, now: float) -> float:
@@ -65,9 +66,22 @@ class Deadlines:
             logger.warning("the lease of job %s could not be renewed in time: its outcome will not be sent", run.claim.id)
             self._reports.lease_lost(run.claim, None)
 
-    def _look_for_stuck_slots(self) -> None:
-        is_stuck = self._slots.has_too_many_stuck
+    def _look_for_stuck_slots(self, now: float) -> None:
+        has_many = self._slots.has_too_many_stuck
+        is_stuck = has_many or self._is_held_up(now)
         if is_stuck and not self._was_stuck:
-            logger.critical("half of the slots are held by handlers that do not end: no new jobs are claimed")
+            if has_many:
+                logger.critical("half of the slots are held by handlers that do not end: no new jobs are claimed")
+            else:
+                logger.critical("a handler that does not end keeps a job waiting that must run alone")
             self._on_stuck()
         self._was_stuck = is_stuck
+
+    def _is_held_up(self, now: float) -> bool:
+        """True once a job that must run alone has waited for a handler that is given up, for as long as one is given at its limit."""
+        if not self._slots.needs_new_process:
+            self._held_up_since = None
+            return False
+        if self._held_up_since is None:
+            self._held_up_since = now
+        return now >= self._held_up_since + self._grace

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -17,16 +17,31 @@ from onward.clock import Clock, SystemClock
 from onward.context import JobContext, Transactions
 from onward.definition import JobDefinition
 from onward.durations import format_duration
-from onward.error_text import bound_error
+from onward.error_text import bound_error, name_of
 from onward.errors import InvalidPayload
 from onward.jobs import Job
-from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed, StoppedByWorker, decide
+from onward.outcome import (
+    Cancel,
+    Cancelled,
+    Completed,
+    DeadLettered,
+    Outcome,
+    Release,
+    Released,
+    Retried,
+    Snooze,
+    Snoozed,
+    StoppedByWorker,
+    decide,
+)
 from onward.registry import Registry
 from onward.turn import Claim, Settlement
 from onward.worker.run import Run
 from onward.worker.settlement import settlement_of
 
 logger = logging.getLogger("onward.worker")
+
+_IGNORED: dict[type, str] = {Snooze: "Snooze", Cancel: "Cancel", Release: "Release"}
 
 
 class Executor:
@@ -73,7 +88,13 @@ class Executor:
         if job.type not in self._definitions:
             logger.warning("job %s of type %s was claimed but is not known here: given back", job.id, job.type)
             return None
-        context = JobContext(job, services=self._services, transactions=self._transactions, worker_id=self._worker_id)
+        context = JobContext(
+            job,
+            services=self._services,
+            transactions=self._transactions,
+            worker_id=self._worker_id,
+            knows=self._definitions.__contains__,
+        )
         return Run(claim, self._definitions[job.type], context, self._clock.monotonic() if claimed_at is None else claimed_at)
 
     def execute(self, run: Run) -> Settlement:
@@ -105,9 +126,14 @@ class Executor:
         """Say how a run ended. Also for runs that never began, or whose handler will not end: see ``StoppedByWorker``."""
         run.ended_at = self._clock.monotonic()
         outcome = self._outcome(run, ending)
-        if not isinstance(outcome, Completed) and run.context.is_completed():
-            outcome = _completed_before(run, outcome)
+        returns = isinstance(outcome, Completed) and outcome.result is None and outcome.error is None
+        if not returns and run.context.is_completed():
+            outcome = _completed_before(run, outcome, ending)
         return settlement_of(run.claim, run.definition, run.context, outcome)
+
+    def now(self) -> datetime:
+        """The moment, by the clock of the store."""
+        return self._clock.now()
 
     def _begin(self, run: Run) -> Any:
         run.started_at = self._clock.monotonic()
@@ -124,9 +150,9 @@ class Executor:
             ending = TimeoutError(f"timed out after {format_duration(run.definition.timeout or timedelta(0))}")
         try:
             outcome = decide(job, ending, run.definition.retry, self._clock.now(), self._chance)
-        except Exception as error:
-            logger.exception("no outcome could be chosen for job %s", job.id)
-            return DeadLettered(f"no outcome could be chosen: {type(error).__name__}")
+        except BaseException as error:  # noqa: BLE001 - what a handler ended with, or its policy, may raise anything
+            logger.error("no outcome could be chosen for job %s: %s", job.id, name_of(error))
+            return DeadLettered(f"no outcome could be chosen: {name_of(error)}")
         # A handler that did not end in time may hang again, and cost its process: the next try has no neighbours there.
         return replace(outcome, isolated=True) if is_timed_out and isinstance(outcome, Retried) else outcome
 
@@ -137,9 +163,16 @@ class Executor:
         return limit is not None and seconds is not None and seconds >= limit
 
 
-def _completed_before(run: Run, outcome: Outcome) -> Completed:
+def _completed_before(run: Run, outcome: Outcome, ending: object) -> Completed:
     """The transaction has completed the job, and that stands; what the handler did afterwards must not pass in silence."""
-    if isinstance(outcome, Released):
+    if not isinstance(ending, BaseException):
+        logger.warning(
+            "job %s (%s) was completed by its ctx.transaction(), so what its handler returned is ignored: %s",
+            run.claim.id,
+            run.claim.job.type,
+            _IGNORED.get(type(ending), "a result"),
+        )
+    if isinstance(outcome, Completed | Released):
         return Completed()
     if isinstance(outcome, Snoozed):
         late = "the handler asked to run again"

@@ -7,6 +7,7 @@ import logging
 from onward.clock import Clock
 from onward.driver import Store
 from onward.turn import Extension
+from onward.worker.loop import Idle
 from onward.worker.pulse import Pulse
 from onward.worker.reports import Reports
 from onward.worker.run import Run
@@ -36,7 +37,7 @@ class Heartbeat:
         held = self._slots.held()
         if not held:
             self._pulse.beat()
-            return self._pulse.interval
+            return Idle(self._pulse.interval)
         now = self._clock.monotonic()
         due = [run for run in held if self._is_due(run, now)]
         if due:

@@ -16,6 +16,10 @@ FIRST_BACK_OFF = 0.2
 LONGEST_BACK_OFF = 30.0
 
 
+class Idle(float):
+    """Seconds to pause after a tick that did not get to its work: it says nothing of whether the duty works again."""
+
+
 class Duty(Protocol):
     """One thing a worker does from time to time."""
 
@@ -81,7 +85,7 @@ class Loop:
             pause = self._duty.tick()
         except Exception as error:  # noqa: BLE001 - logged, counted, and followed by a pause
             return self._after_failure(error)
-        if self.failures:
+        if self.failures and not isinstance(pause, Idle):
             logger.info("%s works again after %d failures", self._duty.name, self.failures)
             self.failures = 0
         return pause * self._chance.uniform(1 - self._jitter, 1 + self._jitter) if self._jitter else pause

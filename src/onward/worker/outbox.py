@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from onward.driver import Store
-from onward.errors import StoreError
+from onward.errors import StoreError, ValueRefused
 from onward.outcome import Completed, DeadLettered
 from onward.turn import Demand, Settlement, Turn
 from onward.worker.reports import Reports
@@ -59,12 +59,10 @@ class Outbox:
         settlements = tuple(self._settlements.values())
         try:
             turn = self._store.turn(settlements, demand)
-        except StoreError:
-            raise
-        except Exception:
-            if not settlements:
+        except Exception as error:
+            if not settlements or not _is_refusal(error):
                 raise
-            logger.exception("an outcome could not be stored; storing %d of them one by one", len(settlements))
+            logger.error("an outcome could not be stored; storing %d of them one by one: %s", len(settlements), error)
             self._store_singly(settlements)
             return NOTHING if demand is None else self._store.turn((), demand)
         self._sign_off(turn)
@@ -73,12 +71,14 @@ class Outbox:
     def _store_singly(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
             for version in _ever_plainer(settlement):
+                if version is not settlement and version == settlement:
+                    continue
                 try:
                     self._sign_off(self._store.turn((version,)))
                     break
-                except StoreError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - a plainer form of the outcome is tried next
+                except Exception as error:
+                    if not _is_refusal(error):
+                        raise
                     logger.error("the outcome of job %s could not be stored: %s", settlement.claim.id, error)
             else:
                 logger.critical("no outcome of job %s can be stored: its lease will run out", settlement.claim.id)
@@ -103,8 +103,17 @@ class Outbox:
 
 
 def _ever_plainer(settlement: Settlement) -> Iterable[Settlement]:
-    """The outcome as it is, then forms of it that leave out what may not be storable."""
+    """The outcome as it is, then forms of it that leave out what may not be storable: the counts, the progress, the result, all of it."""
     yield settlement
+    plain = replace(settlement, processed=0, failed=0)
+    yield plain
+    plain = replace(plain, progress=None)
+    yield plain
     if isinstance(settlement.outcome, Completed):
-        yield replace(settlement, outcome=Completed(error="result could not be stored: the store refused it"), progress=None)
-    yield replace(settlement, outcome=DeadLettered("the outcome of this run could not be stored"), children=(), progress=None)
+        yield replace(plain, outcome=Completed(error="result could not be stored: the store refused it"))
+    yield replace(plain, outcome=DeadLettered("the outcome of this run could not be stored"), children=())
+
+
+def _is_refusal(error: Exception) -> bool:
+    """True when a value is at fault, and not the store: that one comes back, and everything waits for it."""
+    return isinstance(error, ValueRefused) or not isinstance(error, StoreError)

@@ -14,6 +14,7 @@ from onward.outcome import Released
 from onward.registry import Registry
 from onward.turn import Claim, Demand, Settlement, Turn
 from onward.worker.executor import Executor
+from onward.worker.loop import Idle
 from onward.worker.outbox import Outbox
 from onward.worker.pace import Pace
 from onward.worker.reports import Reports
@@ -106,6 +107,10 @@ class Producer:
         self._is_stopping = True
         self.wake()
 
+    def doubt(self) -> None:
+        """A turn was cut short: before the next one, ask the store what is held."""
+        self._is_in_doubt = True
+
     def give_back_unstarted(self) -> None:
         """What was claimed and has not started is given back by the next ``settle``."""
         self._give_back(self._slots.take_waiting())
@@ -183,7 +188,7 @@ class Producer:
         self._rests_at_store = False
         if self._jobs_left == 0 and self._slots.is_empty and self._outbox.is_empty:
             self._on_drained()
-        return LONGEST_REST if not self._slots.has_too_many_stuck else self._poll
+        return Idle(LONGEST_REST if not self._slots.has_too_many_stuck else self._poll)
 
     # -- claims that nobody was told of --------------------------------------------------------------------------
 

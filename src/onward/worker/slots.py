@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from onward.outcome import StoppedByWorker
+from onward.error_text import name_of
+from onward.outcome import DeadLettered, StoppedByWorker
 from onward.turn import Settlement
 from onward.worker.event_loop import EventLoop
 from onward.worker.executor import Executor
+from onward.worker.isolation import Answer, Isolation
 from onward.worker.run import Run
 from onward.worker.started import StartedJobs
 from onward.worker.threads import Threads
@@ -31,11 +34,15 @@ RING_AFTER = 0.005
 class Slots:
     """Starts claims as slots get free and keeps what ended until it is taken. ``ring`` is called when something ended."""
 
-    def __init__(self, size: int, executor: Executor, ring: Callable[[], object], *, started: StartedJobs | None = None) -> None:
+    def __init__(
+        self, size: int, executor: Executor, ring: Callable[[], object], isolation: Isolation, *, started: StartedJobs | None = None
+    ) -> None:
         self.size = size
         self._executor = executor
         self._ring = ring
+        self._isolation = isolation
         self._started = started
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiting: deque[Run] = deque()
         self._inside: dict[Run, None] = {}
@@ -70,6 +77,15 @@ class Slots:
         """True when half of the slots or more are held by handlers that are given up."""
         return 2 * (len(self._inside) - len(self._open)) >= self.size
 
+    @property
+    def needs_new_process(self) -> bool:
+        """True when a handler that is given up keeps a job from running alone, or is itself one that must have no neighbours."""
+        with self._lock:
+            if len(self._inside) == len(self._open):
+                return False
+            is_alone_and_given_up = self._alone in self._inside and self._alone not in self._open
+            return is_alone_and_given_up or any(run.claim.job.isolated for run in self._waiting)
+
     def held(self) -> list[Run]:
         """Every claim whose lease must be renewed."""
         with self._lock:
@@ -83,7 +99,8 @@ class Slots:
     def room(self, prefetch: int) -> int:
         """How many more claims to ask for. None beside a job that runs alone."""
         with self._lock:
-            if self._alone is not None or any(run.claim.job.isolated for run in self._waiting):
+            has_stuck = len(self._inside) > len(self._open)
+            if self._alone is not None or (not has_stuck and any(run.claim.job.isolated for run in self._waiting)):
                 return 0
             return max(self.size + prefetch - len(self._inside) - len(self._waiting), 0)
 
@@ -92,6 +109,7 @@ class Slots:
     def start(self, runs: Iterable[Run]) -> None:
         """Start these in order, as soon as there is room."""
         with self._lock:
+            self._pid = os.getpid()
             self._waiting.extend(runs)
             picked = self._pick()
         self._dispatch(picked)
@@ -119,8 +137,7 @@ class Slots:
             picked = self._free_from(run)
         self._dispatch(picked)
         if is_ours:
-            settlement = self._executor.conclude(run, ending)
-            self._ended.append((run, settlement))
+            self._ended.append((run, self._conclude(run, ending)))
             self._ring()
 
     def lose(self, run: Run) -> bool:
@@ -131,7 +148,8 @@ class Slots:
                 self._waiting.remove(run)
                 was_ours = True
             run.is_lost = run.is_lost or was_ours
-            picked = self._free_from(run)
+            # A lost one that runs alone stays alone: its row may still name us, and what a neighbour did would be held against it.
+            picked = [] if self._alone is run else self._free_from(run)
         self._dispatch(picked)
         if was_ours:
             run.context.lose_lease()
@@ -148,14 +166,12 @@ class Slots:
 
     def forget(self, run: Run) -> None:
         """Its outcome is stored, or not ours to store."""
-        if self._started is not None and run.mark is not None:
-            self._started.remove(run.mark)
-            run.mark = None
-        self._unsettled.discard(run)
-        if self._waiting and not self._unsettled:
-            with self._lock:
-                picked = self._pick()
-            self._dispatch(picked)
+        with self._lock:
+            self._unsettled.discard(run)
+            if run not in self._inside:
+                self._unmark(run)
+            picked = self._pick() if self._waiting and not self._unsettled else []
+        self._dispatch(picked)
 
     # -- stop ----------------------------------------------------------------------------------------------------
 
@@ -188,18 +204,24 @@ class Slots:
 
     def _pick(self) -> list[Run]:
         """Choose what starts now. The caller holds the lock."""
-        picked = []
+        picked: list[Run] = []
+        held_back: list[Run] = []
         while self._waiting and len(self._inside) < self.size and self._alone is None:
-            run = self._waiting[0]
+            run = self._waiting.popleft()
             if run.claim.job.isolated:
+                if len(self._inside) > len(self._open):
+                    # A handler that is given up may never end, and may still kill the process: the others need not wait for that.
+                    held_back.append(run)
+                    continue
                 # Whatever is not stored yet would be harmed by the death of the process, as if it still ran.
-                if self._open or self._unsettled:
+                if self._inside or self._unsettled:
+                    self._waiting.appendleft(run)
                     _warn_of_isolation(run)
                     break
                 self._alone = run
-            self._waiting.popleft()
             self._inside[run] = self._open[run] = None
             picked.append(run)
+        self._waiting.extendleft(reversed(held_back))
         return picked
 
     def _free_from(self, run: Run) -> list[Run]:
@@ -211,7 +233,7 @@ class Slots:
     def _dispatch(self, picked: list[Run]) -> None:
         tasks = []
         for run in picked:
-            if run.definition.is_async:
+            if _goes_to_loop(run):
                 tasks.append(run)
             else:
                 self._threads.put(run)
@@ -223,19 +245,43 @@ class Slots:
         run: Run | None = first
         while run is not None:
             settlement = self._execute(run)
+            if settlement is None:
+                return
             picked = self._leave(run, settlement)
             del settlement
             self._ring()
-            run = next((one for one in picked if not one.definition.is_async), None)
+            run = next((one for one in picked if not _goes_to_loop(one)), None)
             if run is not None:
                 picked.remove(run)
             self._dispatch(picked)
 
-    def _execute(self, run: Run) -> Settlement:
-        if run.cancel_requested_at is not None:
-            return self._executor.conclude(run, StoppedByWorker())
-        self._mark(run)
-        return self._executor.execute(run)
+    def _execute(self, run: Run) -> Settlement | None:
+        """Run a sync handler to its end. An async one that runs alone is handed on to the loop: None."""
+        try:
+            if run.cancel_requested_at is not None or (run.claim.job.isolated and not self._begin_alone(run)):
+                return self._conclude(run, StoppedByWorker())
+            if run.definition.is_async:
+                self._loop.call(lambda: self._begin_tasks([run]))
+                return None
+            self._mark(run)
+            return self._executor.execute(run)
+        except BaseException as error:  # noqa: BLE001 - the last resort: a slot must come free whatever happened
+            return _without_conclusion(run, error)
+
+    def _begin_alone(self, run: Run) -> bool:
+        """Write that the run starts alone, before it does. False when it must not start."""
+        answer = self._isolation.begin(run)
+        if answer is Answer.LOST:
+            self.lose(run)
+        elif answer is Answer.CANCELLED:
+            run.cancel_requested_at = self._executor.now()
+        return answer is Answer.START and run in self._open
+
+    def _conclude(self, run: Run, ending: object) -> Settlement:
+        try:
+            return self._executor.conclude(run, ending)
+        except BaseException as error:  # noqa: BLE001 - as above
+            return _without_conclusion(run, error)
 
     def _begin_tasks(self, runs: list[Run]) -> None:
         for run in runs:
@@ -244,16 +290,19 @@ class Slots:
             asyncio.get_running_loop().create_task(self._run_task(run))
 
     async def _run_task(self, run: Run) -> None:
-        if run.cancel_requested_at is not None or run.was_cancelled_by_stop:
-            settlement = self._executor.conclude(run, StoppedByWorker())
-        else:
-            self._mark(run)
-            settlement = await self._executor.execute_async(run)
+        try:
+            if run.cancel_requested_at is not None or run.was_cancelled_by_stop:
+                settlement = self._executor.conclude(run, StoppedByWorker())
+            else:
+                self._mark(run)
+                settlement = await self._executor.execute_async(run)
+        except BaseException as error:  # noqa: BLE001 - as above
+            settlement = _without_conclusion(run, error)
         picked = self._leave(run, settlement)
         self._ring_for_round()
-        tasks = [one for one in picked if one.definition.is_async]
+        tasks = [one for one in picked if _goes_to_loop(one)]
         if len(tasks) < len(picked):
-            self._dispatch([one for one in picked if not one.definition.is_async])
+            self._dispatch([one for one in picked if not _goes_to_loop(one)])
         self._begin_tasks(tasks)
 
     def _ring_for_round(self) -> None:
@@ -274,11 +323,15 @@ class Slots:
 
     def _leave(self, run: Run, settlement: Settlement) -> list[Run]:
         """A handler has ended: keep its outcome if it is ours to send, and choose who takes the slot."""
+        if os.getpid() != self._pid:
+            os._exit(0)  # a handler forked, and this is its child: every claim here is its parent's
         with self._lock:
             del self._inside[run]
             if self._open.pop(run, self) is None:
                 self._unsettled.add(run)
                 self._ended.append((run, settlement))
+            elif run not in self._unsettled:
+                self._unmark(run)
             picked = self._free_from(run)
         if run.is_lost:
             logger.warning("job %s ended without its lease: its outcome is not sent", run.claim.id)
@@ -287,6 +340,22 @@ class Slots:
     def _mark(self, run: Run) -> None:
         if self._started is not None:
             run.mark = self._started.add(run.claim.job.id)
+
+    def _unmark(self, run: Run) -> None:
+        """Forget that it started: its outcome is stored, or not ours to store, and its handler is out. The caller holds the lock."""
+        if self._started is not None and run.mark is not None:
+            self._started.remove(run.mark)
+            run.mark = None
+
+
+def _goes_to_loop(run: Run) -> bool:
+    """False also for an async run that must be alone: the store is told first, which would block the loop."""
+    return run.definition.is_async and not run.claim.job.isolated
+
+
+def _without_conclusion(run: Run, error: BaseException) -> Settlement:
+    logger.error("the run of job %s could not be concluded: %s", run.claim.id, name_of(error))
+    return Settlement(claim=run.claim, outcome=DeadLettered("the run could not be concluded"))
 
 
 _warned_of_isolation = False

@@ -27,7 +27,10 @@ class StartedJobs:
         self._has_warned = False
 
     def add(self, job_id: str) -> int | None:
-        """Note that a job starts, and give its mark. None when the map is full, which is logged once."""
+        """Note that a job starts, and give its mark. None when the map is full, which is logged once, or for an id that is no ULID."""
+        text = job_id.encode("utf-8", "replace")
+        if len(text) != LENGTH:
+            return None
         try:
             mark = self._free.pop()
         except IndexError:
@@ -37,7 +40,7 @@ class StartedJobs:
                     "more than %d jobs are started and not settled: a crash now would not be counted for the others", self.capacity
                 )
             return None
-        self._map[mark * LENGTH : (mark + 1) * LENGTH] = job_id.encode()
+        self._map[mark * LENGTH : (mark + 1) * LENGTH] = text
         return mark
 
     def remove(self, mark: int) -> None:

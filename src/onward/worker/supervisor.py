@@ -32,8 +32,10 @@ OVERTIME = 0.5
 """Seconds beyond the grace until a process is killed."""
 LAST_WRITES = 0.4
 """Seconds to take back what a killed one held."""
-HOPELESS = frozenset({2, 4, 5})
-"""Exit codes of a first start that no repetition mends: wrong options, application not found, schema out of date."""
+KILL_AGAIN = 0.5
+"""Seconds until what was killed and is still there is killed once more."""
+HOPELESS = frozenset({2, 3, 4, 5})
+"""Exit codes of a first start that no repetition mends: wrong options, store unusable, application not found, schema out of date."""
 PASSED_ON = (signal.SIGUSR1, signal.SIGTTIN)
 
 
@@ -233,7 +235,7 @@ class Supervisor:
             if slot.child is not None:
                 logger.error("worker process %d did not end within its grace and is killed", slot.child.pid)
                 slot.child.kill()
-        self._kill_at = None
+        self._kill_at = time.monotonic() + KILL_AGAIN
 
 
 def back_off(failures: int, *, was_ready: bool) -> float:

@@ -6,8 +6,10 @@ import logging
 
 from onward.driver import Store
 from onward.registry import Registry
+from onward.worker.loop import Idle
 from onward.worker.pulse import Pulse
 from onward.worker.reports import Reports
+from onward.worker.unknown_types import UnknownTypes
 
 logger = logging.getLogger("onward.worker")
 
@@ -23,14 +25,16 @@ class Sweeper:
         self._pulse = pulse
         self._reports = reports
         self._interval = interval
+        self._unknown = UnknownTypes(store, definitions)
 
     def tick(self) -> float:
         if not self._pulse.allows_sweep():
-            return min(self._pulse.interval, self._interval)
+            return Idle(min(self._pulse.interval, self._interval))
         swept = self._store.sweep(self._definitions.leases())
         for job in swept.requeued:
             logger.warning("job %s of type %s was taken back from a worker that is gone", job.id, job.type)
         for job in swept.dead_lettered:
             logger.error("job %s of type %s is dead-lettered: every worker that ran it was lost", job.id, job.type)
         self._reports.swept(swept)
+        self._unknown.look()
         return self._interval

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -29,10 +29,16 @@ class StoreTransactions:
         self._store = store
         self._definitions = definitions
 
-    @contextmanager
-    def begin(self, context: JobContext) -> Iterator[Any]:
-        """A transaction of the store's own. It may last ``LIMIT`` on every store, so that a handler behaves the same on each."""
+    def begin(self, context: JobContext) -> AbstractContextManager[Any]:
+        """A transaction of the store's own. It may last ``LIMIT`` on every store, so that a handler behaves the same on each.
+
+        Raises ``OnwardError`` at once in an async handler, also where ``async with`` follows.
+        """
         _refuse_running_loop()
+        return self._begin(context)
+
+    @contextmanager
+    def _begin(self, context: JobContext) -> Iterator[Any]:
         with context.collecting_children(), self._store.transaction(limit=LIMIT) as connection, self._ending(context, connection):
             yield connection
         context.completed_in_transaction = True
@@ -99,4 +105,7 @@ def _refuse_running_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise OnwardError("a bare ctx.transaction() would block the event loop: pass the async connection that the handler uses")
+    raise OnwardError(
+        "a bare ctx.transaction() would block the event loop: write 'async with ctx.transaction(connection)' "
+        "with the async connection that the handler uses"
+    )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 from secrets import token_hex
@@ -25,6 +27,7 @@ from onward.registry import Registry
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
+from onward.worker.isolation import Isolation
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
 from onward.worker.producer import Producer
@@ -93,7 +96,7 @@ class Worker:
         """Set when the worker has stopped and given everything back."""
         self._store = store
         self._reconcilers = tuple(reconcilers)
-        self._supervised = supervised
+        self._must_end_when_stuck = supervised or drain
         self._concurrency = concurrency
         self._queues = tuple(queues)
         self._thread: threading.Thread | None = None
@@ -109,7 +112,7 @@ class Worker:
             worker_id=self.lease_owner,
         )
         pulse = Pulse(clock, min(leases) / 3)
-        self.slots = Slots(concurrency, executor, self._ring, started=started)
+        self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started)
         outbox = Outbox(store, self.slots, reports)
         poll_seconds = max(parse_duration(poll).total_seconds(), 0.01)
         self.producer = Producer(
@@ -159,7 +162,10 @@ class Worker:
         self._thread.start()
 
     def run(self) -> int:
-        """Work in this thread until stopped. Gives the exit code: 0, or 75 when only a new process can help."""
+        """Work in this thread until stopped. Gives the exit code: 0, or 75 when only a new process can help.
+
+        In the main thread Ctrl-C asks to stop; a second one quits at once, gives the jobs back, and raises ``KeyboardInterrupt``.
+        """
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
         for loop in (*self.watching, *self._maintenance):
@@ -169,9 +175,12 @@ class Worker:
         try:
             self._producing.run()
         except KeyboardInterrupt:
-            self.ask_to_stop()
+            logger.info("Ctrl-C: no new jobs, running ones may end within the grace; press it again to quit at once")
+            self.producer.doubt()
         finally:
-            self._wind_down()
+            was_quit = self._wind_down()
+        if was_quit:
+            raise KeyboardInterrupt
         return self.exit_code
 
     # -- stop ------------------------------------------------------------------------------------------------------
@@ -198,18 +207,29 @@ class Worker:
         """Wait until everything that was due when this was called has been worked off. Says whether that happened in time."""
         return self.producer.wait_until_idle(seconds)
 
-    def _wind_down(self) -> None:
+    def _wind_down(self) -> bool:
+        """Bring everything to its end. True when a Ctrl-C cut that short."""
         began = time.monotonic()
-        for loop in self._maintenance:
-            loop.stop()
-        self.ask_to_stop()
-        self.was_clean = self._stopping.run()
+        was_quit = False
+        try:
+            for loop in self._maintenance:
+                loop.stop()
+            self.ask_to_stop()
+            self.was_clean = self._stopping.run()
+        except KeyboardInterrupt:
+            was_quit = True
+            with _deaf_to_ctrl_c():
+                logger.warning("second Ctrl-C: quitting at once, running jobs are given back")
+                self.producer.doubt()
+                self.ask_to_stop(grace=0)
+                self.was_clean = self._stopping.run()
         for loop in self.watching:
             loop.stop()
         self.slots.close()
         took = format_duration(timedelta(seconds=round(time.monotonic() - began, 1)))
         logger.info("worker %s stopped after %s%s", self.name, took, "" if self.was_clean else "; handlers that did not end were given up")
         self.finished.set()
+        return was_quit
 
     # -- called by the parts -----------------------------------------------------------------------------------------
 
@@ -222,7 +242,7 @@ class Worker:
         self.ask_to_stop()
 
     def _give_up(self) -> None:
-        if self._supervised:
+        if self._must_end_when_stuck:
             self.exit_code = EXIT_STUCK
             self.ask_to_stop()
         else:
@@ -240,6 +260,16 @@ class Worker:
                 logger.info("reconcile %s: removed the leftover %s", reconciler.name, leftover)
             for line in found.discrepancies:
                 logger.warning("reconcile %s: %s", reconciler.name, line)
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """For the last second of a program that its user has told to end, twice. Only the main thread ever hears it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def make_lease_owner(pid: int | None = None, nonce: str | None = None) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 
 from onward.drivers.memory.settle import expire, set_aside
 from onward.drivers.memory.tables import Tables
-from onward.jobs import Job
+from onward.jobs import Job, why_unusable
 from onward.status import Status
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
@@ -28,12 +28,13 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
     """Give at most ``demand.slots`` due jobs to the owner, in order; set aside what it cannot run, end what is too late."""
     claims: list[Claim] = []
     expired: list[Job] = []
-    blocked = 0
+    blocked, is_more_due = 0, False
     for job in _due(tables, demand, now):
-        if len(claims) >= demand.slots or blocked >= TYPES_BLOCKED_PER_TURN:
-            break
         if job.expires_at is not None and job.expires_at <= now:
             expired.append(expire(tables, job, now))
+        elif (blocked >= TYPES_BLOCKED_PER_TURN) if job.type not in demand.types else (len(claims) >= demand.slots):
+            is_more_due = True
+            break
         elif job.type not in demand.types:
             tables.put_job(replace(job, blocked_by="type", updated_at=now))
             blocked += 1
@@ -41,7 +42,7 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
             set_aside(tables, job, objection, now)
         else:
             claims.append(_take(tables, job, demand, now))
-    return Taken(tuple(claims), tuple(expired), _next_due(tables, demand, now))
+    return Taken(tuple(claims), tuple(expired), timedelta(0) if is_more_due else _next_due(tables, demand, now))
 
 
 def _due(tables: Tables, demand: Demand, now: datetime) -> Iterator[Job]:
@@ -65,7 +66,7 @@ def _objection(job: Job) -> str | None:
         convert(asdict(job), Job)
     except ValidationError as error:
         return str(error)
-    return None
+    return why_unusable(job)
 
 
 def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:

@@ -11,7 +11,7 @@ from onward.drivers.memory.enqueue import enqueue
 from onward.drivers.memory.tables import Tables
 from onward.errors import DuplicateJob
 from onward.jobs import Attempt, Job, NewJob
-from onward.outcome import EXPIRED, Completed, Ending, Released, end_lost, end_settled, is_stored, storable
+from onward.outcome import EXPIRED, Completed, Ending, Released, as_stored, end_lost, end_settled, is_stored, storable
 from onward.status import Status
 from onward.turn import Claim, Settlement
 
@@ -22,13 +22,13 @@ def holds(tables: Tables, claim: Claim) -> Job | None:
     return job if job is not None and job.status is Status.IN_PROGRESS and job.fence == claim.fence else None
 
 
-def settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
-    """Store how a run ended, once. False when the claim is not the newest any more; nothing is stored then."""
+def settle(tables: Tables, settlement: Settlement, now: datetime) -> Settlement | None:
+    """Store how a run ended, once, and give it with the outcome that was stored. None when its claim is not the newest."""
     claim, outcome = settlement.claim, settlement.outcome
     job = holds(tables, claim)
     if job is None:
         row = tables.jobs.get(claim.id)
-        return row is not None and is_stored(row, claim.job, outcome)
+        return _told(settlement, row) if row is not None and is_stored(row, claim.job, outcome) else None
     if settlement.progress is not None:
         job = replace(job, progress=storable(settlement.progress))
     ending = end_settled(claim.job, outcome, is_cancel_requested=job.cancel_requested_at is not None)
@@ -39,7 +39,11 @@ def settle(tables: Tables, settlement: Settlement, now: datetime) -> bool:
             _add_child(tables, child, now)
     if settlement.keeps_history or not isinstance(outcome, Completed):
         tables.add_attempt(_attempt(claim.job, ending, now, settlement.processed, settlement.failed))
-    return True
+    return _told(settlement, job)
+
+
+def _told(settlement: Settlement, job: Job) -> Settlement:
+    return replace(settlement, outcome=as_stored(settlement.outcome, is_cancel_requested=job.cancel_requested_at is not None))
 
 
 def _add_child(tables: Tables, child: NewJob, now: datetime) -> None:

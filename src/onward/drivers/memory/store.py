@@ -24,7 +24,7 @@ from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question,
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.outcome import storable
 from onward.status import Status
-from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
+from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
 
 NOTHING_TAKEN = Taken((), (), None)
 
@@ -86,12 +86,17 @@ class MemoryStore(Store):
         return answers
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        check_settlements(settlements)
         with self._writing() as tables:
             now = self.clock.now()
             settled: list[Settlement] = []
             lost: list[Settlement] = []
             for settlement in settlements:
-                (settled if settle(tables, settlement, now) else lost).append(settlement)
+                stored = settle(tables, settlement, now)
+                if stored is None:
+                    lost.append(settlement)
+                else:
+                    settled.append(stored)
             taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
         if settled:
             self.wake()

@@ -18,14 +18,15 @@ from onward.turn import Swept
 
 def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     """Take back what lost its lease, end what expired, and let jobs of ``types`` run again."""
-    jobs = list(tables.jobs.values())
-    returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in jobs if is_lost(job, now, LONGEST_LEASE)]
-    too_late = [job for job in jobs if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
+    lost = [job for job in tables.jobs.values() if is_lost(job, now, LONGEST_LEASE)]
+    returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in lost]
+    too_late = [job for job in tables.jobs.values() if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
     expired = tuple(expire(tables, job, now) for job in too_late)
     blocked = [job for job in tables.jobs.values() if job.blocked_by == "type" and job.type in types]
     for job in blocked:
         tables.put_job(replace(job, blocked_by=None, updated_at=now))
-    return _swept(returned, expired=expired, unblocked=len(blocked))
+    too_late_after_all = {job.id for job in expired}
+    return _swept([job for job in returned if job.id not in too_late_after_all], expired=expired, unblocked=len(blocked))
 
 
 def recover(tables: Tables, lease_owner: str, started: Collection[str], now: datetime) -> Swept:
@@ -50,7 +51,7 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
 
 
 def _swept(returned: Iterable[Job], *, expired: tuple[Job, ...] = (), unblocked: int = 0) -> Swept:
-    jobs = list(returned)
+    jobs = sorted(returned, key=lambda job: job.id)
     return Swept(
         requeued=tuple(job for job in jobs if job.status is Status.QUEUED),
         dead_lettered=tuple(job for job in jobs if job.status is Status.DEAD_LETTER),

@@ -15,7 +15,7 @@ from onward.drivers.memory.settle import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.errors import LeaseLost, NoTransaction, TransactionTooLong
 from onward.jobs import Accepted, Job, NewJob
-from onward.turn import Claim, Settlement
+from onward.turn import Claim, Settlement, check_settlements
 
 
 class MemoryTransaction:
@@ -70,6 +70,7 @@ class MemoryWithin(Within):
             raise _lease_lost(claim)
 
     def settle(self, settlement: Settlement) -> None:
+        check_settlements([settlement])
         if not settle(self._transaction.tables(), settlement, self._clock.now()):
             raise _lease_lost(settlement.claim)
 

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from onward.drivers.sql.expire import expire
-from onward.drivers.sql.rows import read_instant, read_jobs, write_instant
+from onward.drivers.sql.rows import UnreadableRow, read_instant, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.ids import is_id
 from onward.jobs import Job
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
 
@@ -47,7 +48,7 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
     lanes = yield Statement("lanes", {"queues": as_json(queues)})
     due: dict[int, list[str]] = defaultdict(list)
     for queue, priority, first in lanes:
-        if first <= now_text:
+        if isinstance(first, bytes) or first <= now_text:
             due[priority].append(queue)
     for priority, its_queues in due.items():
         if (yield from _claim_priority(found, demand, now, its_queues, priority)):
@@ -55,7 +56,7 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
             return found
     if due:
         lanes = yield Statement("lanes", {"queues": as_json(queues)})
-    firsts = [first for _, _, first in lanes if first is not None]
+    firsts = [first for _, _, first in lanes if isinstance(first, str)]
     found.next_due = _until(min(firsts), now) if firsts else None
     return found
 
@@ -70,10 +71,12 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
         rows: list[Row] = []
         for queue in queues:
             rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
-        rows.sort(key=lambda row: (row[0], str(row[1])))
+        rows.sort(key=lambda row: (str(row[0]), str(row[1])))
         full = len(rows) >= limit
         # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
-        known, expired, unknown, left = _sort_out(rows[:limit], demand, found, wanted, now_text)
+        sound, bad = _without_bad(rows[:limit])
+        yield from set_aside(bad, now_text)
+        known, expired, unknown, left = _sort_out(sound, demand, found, wanted, now_text)
         if expired:
             found.expired += yield from expire(expired, now_text)
         if unknown:
@@ -83,8 +86,23 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
             yield from _take(found, demand, now, known)
         if left:
             return True
-        if not full or not (known or expired or unknown):
+        if not full or not (known or expired or unknown or bad):
             return False
+
+
+def _without_bad(rows: list[Row]) -> tuple[list[Row], list[UnreadableRow]]:
+    """Sort out what cannot even be named or compared, because somebody wrote it by hand."""
+    sound: list[Row] = []
+    bad: list[UnreadableRow] = []
+    for row in rows:
+        scheduled_at, id_, _, expires_at = row
+        if not isinstance(id_, str) or not is_id(id_):
+            bad.append(UnreadableRow(id_, "its id has not the form of an id"))
+        elif not isinstance(scheduled_at, str) or not isinstance(expires_at, str | None):
+            bad.append(UnreadableRow(id_, "scheduled_at or expires_at is no text"))
+        else:
+            sound.append(row)
+    return sound, bad
 
 
 def _sort_out(
@@ -95,8 +113,6 @@ def _sort_out(
     expired: list[str] = []
     unknown: list[str] = []
     for _, id_, type_, expires_at in rows:
-        if not isinstance(id_, str):
-            continue
         if expires_at is not None and expires_at <= now_text:
             expired.append(id_)
         elif type_ not in demand.types:
@@ -121,7 +137,7 @@ def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, st
             "claim",
             {"ids": as_json(ids), "lease_owner": demand.lease_owner, "lease_until": write_instant(now + lease), "now": now_text},
         )
-        jobs, unreadable = read_jobs(rows)
+        jobs, unreadable = read_workable(rows)
         taken += [Claim(job, lease) for job in jobs]
         yield from set_aside(unreadable, now_text)
     taken.sort(key=lambda one: (one.job.scheduled_at, one.job.id))

@@ -60,6 +60,8 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
         if (yield Statement("take_key", asked)):
             return Accepted(job.id)
         holder = yield Statement("key_holder", where)
+        if holder and holder[0][0] == job.id:  # its row is gone, or it is the one that asks for its key again
+            return answer_same_id(job, job.type, holder[0][1])
         if holder:
             return answer_duplicate(job, holder[0][0], holder[0][1])
         # The holder let go between the two statements: try again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from onward.drivers.sql.enqueue import take_key
-from onward.drivers.sql.rows import read_attempt, read_job, read_jobs, write_instant
+from onward.drivers.sql.rows import read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import IllegalTransition, JobNotFound, LeaseLost
@@ -50,7 +50,7 @@ def _narrow(where: JobFilter) -> dict[str, str | None]:
 def history(job_id: str) -> Operation[list[Attempt]]:
     """Read a job's attempts, oldest first."""
     rows = yield Statement("history", {"id": job_id})
-    return [read_attempt(row) for row in rows]
+    return read_attempts(rows)
 
 
 def held(lease_owner: str) -> Operation[list[Job]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from onward.drivers.sql.statements import Row
 from onward.errors import StoreError
-from onward.jobs import Attempt, Job, NewJob, Scope
+from onward.jobs import Attempt, Job, NewJob, Scope, why_unusable
 
 COLUMNS: tuple[str, ...] = tuple(Job.__struct_fields__)
 ATTEMPT_COLUMNS: tuple[str, ...] = tuple(Attempt.__struct_fields__)
@@ -61,9 +61,23 @@ def read_jobs(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
     return jobs, unreadable
 
 
-def read_attempt(row: Row) -> Attempt:
-    """Make an ``Attempt`` of a row of ``ATTEMPT_COLUMNS``."""
-    return msgspec.convert(dict(zip(ATTEMPT_COLUMNS, row, strict=True)), Attempt)
+def read_workable(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
+    """As ``read_jobs``, for rows that a worker is to work with: sets aside also those that read well and are of no use to it."""
+    jobs, unreadable = read_jobs(rows)
+    objections = {job.id: reason for job in jobs if (reason := why_unusable(job)) is not None}
+    unreadable += [UnreadableRow(id_, reason) for id_, reason in objections.items()]
+    return [job for job in jobs if job.id not in objections] if objections else jobs, unreadable
+
+
+def read_attempts(rows: list[Row]) -> list[Attempt]:
+    """Make attempts of rows of ``ATTEMPT_COLUMNS``. One that cannot be read is left out: the others still tell what they have to."""
+    attempts = []
+    for row in rows:
+        try:
+            attempts.append(msgspec.convert(dict(zip(ATTEMPT_COLUMNS, row, strict=True)), Attempt))
+        except msgspec.ValidationError:
+            continue
+    return attempts
 
 
 def write_new_job(job: NewJob, now: datetime, now_text: str) -> dict[str, Any]:

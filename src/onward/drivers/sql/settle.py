@@ -7,14 +7,15 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import read_jobs, write_instant
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.errors import DuplicateJob
 from onward.jobs import Job, NewJob
-from onward.outcome import Completed, Ending, end_settled, has_form, is_stored, storable
-from onward.turn import Settlement
+from onward.outcome import Completed, Ending, as_stored, end_settled, has_form, is_stored, storable, yields_to_cancel
+from onward.turn import Settlement, check_settlements
 
 Name: TypeAlias = tuple[str, int]
 """Of a claim: the job's id and its fence."""
@@ -28,7 +29,8 @@ class Settled(Struct, frozen=True):
 
 
 def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settled]:
-    """Store how these claims ended. A refused one changes nothing and does not undo its neighbours."""
+    """Store how these claims ended. A refused one changes nothing and does not undo its neighbours. Raises ``ValueRefused``."""
+    check_settlements(settlements)
     now_text = write_instant(now)
     firsts = list({_name(one): one for one in reversed(settlements)}.values())[::-1]
     plain = [one for one in firsts if _is_plain(one)]
@@ -37,15 +39,17 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
         rows = [(*_name(one), one.outcome.result) for one in plain]  # type: ignore[union-attr]
         ended.update((yield Statement("complete", {"rows": as_json(rows), "now": now_text})))
     endings: dict[Name, Ending] = {}
+    asked: Collection[str] = ()
     if len(plain) < len(firsts):
         others = [one for one in firsts if not _is_plain(one)]
-        endings = yield from _endings(others)
+        asked = yield from _asked_to_cancel(others)
+        endings = {_name(one): end_settled(one.claim.job, one.outcome, is_cancel_requested=one.claim.id in asked) for one in others}
         changes = [_change(one, endings[_name(one)], now) for one in others]
         ended.update((yield Statement("settle", {"rows": as_json(changes), "now": now_text})))
     yield from _after([one for one in firsts if _name(one) in ended], endings, now)
     if len(ended) == len(settlements):
-        return Settled(tuple(settlements))
-    return (yield from _sort_out(settlements, {id(one) for one in firsts if _name(one) in ended}))
+        return Settled(tuple(_as_stored(one, one.claim.id in asked) for one in settlements))
+    return (yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in firsts if _name(one) in ended}))
 
 
 def _name(settlement: Settlement) -> Name:
@@ -60,11 +64,18 @@ def _is_plain(settlement: Settlement) -> bool:
     return outcome.result is None or has_form(outcome.result)
 
 
-def _endings(settlements: Sequence[Settlement]) -> Operation[dict[Name, Ending]]:
-    """What each of these writes. Who was asked to cancel is read first; it stays true, since this transaction may write and no other."""
-    open_ends = [one.claim.id for one in settlements if not one.outcome.status.is_final]
-    asked = {row[0] for row in (yield Statement("asked_to_cancel", {"ids": as_json(open_ends)}))} if open_ends else set()
-    return {_name(one): end_settled(one.claim.job, one.outcome, is_cancel_requested=one.claim.id in asked) for one in settlements}
+def _asked_to_cancel(settlements: Sequence[Settlement]) -> Operation[frozenset[str]]:
+    """Which of these jobs are to be cancelled if they did not complete. It stays true: this transaction may write and no other."""
+    yielding = [one.claim.id for one in settlements if yields_to_cancel(one.outcome)]
+    if not yielding:
+        return frozenset()
+    rows = yield Statement("asked_to_cancel", {"ids": as_json(yielding)})
+    return frozenset(row[0] for row in rows)
+
+
+def _as_stored(settlement: Settlement, is_cancel_requested: bool) -> Settlement:
+    stored = as_stored(settlement.outcome, is_cancel_requested=is_cancel_requested)
+    return settlement if stored is settlement.outcome else replace(settlement, outcome=stored)
 
 
 def _change(settlement: Settlement, ending: Ending, now: datetime) -> dict[str, Any]:
@@ -147,11 +158,22 @@ def _welcome(child: NewJob) -> NewJob:
     return NewJob(**{name: getattr(child, name) for name in NewJob.__struct_fields__} | {"on_duplicate": "return"})
 
 
-def _sort_out(settlements: Sequence[Settlement], stored: Collection[int]) -> Operation[Settled]:
-    """Look at the rows that did not change: perhaps an earlier try of the same turn had changed them before its answer was lost."""
+def _sort_out(settlements: Sequence[Settlement], stored: Mapping[int, bool]) -> Operation[Settled]:
+    """Look at the rows that did not change: perhaps an earlier try of the same turn had changed them before its answer was lost.
+
+    ``stored`` says of the settlements that did change a row whether a person had asked to cancel the job.
+    """
     missing = [one for one in settlements if id(one) not in stored]
     rows = yield Statement("shown", {"ids": as_json([one.claim.id for one in missing])})
     shown = {job.id: job for job in read_jobs(rows)[0]}
-    lost = [one for one in missing if one.claim.id not in shown or not is_stored(shown[one.claim.id], one.claim.job, one.outcome)]
-    refused = {id(one) for one in lost}
-    return Settled(tuple(one for one in settlements if id(one) not in refused), tuple(lost))
+    settled: list[Settlement] = []
+    lost: list[Settlement] = []
+    for one in settlements:
+        row = shown.get(one.claim.id)
+        if id(one) in stored:
+            settled.append(_as_stored(one, stored[id(one)]))
+        elif row is not None and is_stored(row, one.claim.job, one.outcome):
+            settled.append(_as_stored(one, row.cancel_requested_at is not None))
+        else:
+            lost.append(one)
+    return Settled(tuple(settled), tuple(lost))

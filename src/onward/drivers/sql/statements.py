@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from onward.errors import ValueRefused
+
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
 Parameters: TypeAlias = Mapping[str, Any]
@@ -104,11 +106,13 @@ def load_statements(text: str, **replacements: str) -> dict[str, str]:
 
 
 def as_json(rows: Any) -> str:
-    """Write a list of values as the one JSON parameter of a statement that works on many rows."""
+    """Write a list of values as the one JSON parameter of a statement that works on many rows. Raises ``ValueRefused``."""
     try:
         return _encode(rows).decode()
     except UnicodeEncodeError:  # a lone surrogate: no database stores it, and it must not stop its neighbours
         return _encode(_without_surrogates(rows)).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ValueRefused(f"a value cannot be stored: it has no form in JSON ({type(error).__name__})") from None
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from onward.drivers.sql.expire import expire
-from onward.drivers.sql.rows import read_job, read_jobs, write_instant
+from onward.drivers.sql.rows import read_jobs, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.settle import write_attempt, write_ending
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
@@ -17,6 +17,7 @@ from onward.status import Status
 from onward.turn import Extended, Extension, Swept
 
 EXPIRED_PER_SWEEP = 1000
+MISDATED_PER_LANE = 100
 UNBLOCKED_AT_ONCE = 5000
 
 
@@ -24,10 +25,10 @@ def extend(extensions: Sequence[Extension], now: datetime) -> Operation[Extended
     """Renew leases by fence, whether or not they have run out already."""
     rows = [_renewal(one, now) for one in extensions]
     renewed = yield Statement("extend", {"rows": as_json(rows), "now": write_instant(now)})
-    ours = {row[0] for row in renewed}
+    ours = {(id_, fence) for id_, fence, _ in renewed}
     return Extended(
-        lost=frozenset(one.claim.id for one in extensions if one.claim.id not in ours),
-        cancel_requested=frozenset(row[0] for row in renewed if row[1] is not None),
+        lost=frozenset(one.claim.id for one in extensions if (one.claim.id, one.claim.fence) not in ours),
+        cancel_requested=frozenset(id_ for id_, _, asked_at in renewed if asked_at is not None),
     )
 
 
@@ -47,17 +48,29 @@ def sweep(now: datetime) -> Operation[Swept]:
     rows = yield Statement("run_out", limits)
     swept = yield from _end(rows, now, LEASE_RAN_OUT)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
+    yield from _set_aside_misdated(now)
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
-    return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired))
+    too_late = {job.id for job in expired}
+    requeued = tuple(job for job in swept.requeued if job.id not in too_late)
+    return Swept(requeued=requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired))
+
+
+def _set_aside_misdated(now: datetime) -> Operation[None]:
+    """Dead-letter waiting rows whose ``scheduled_at`` is no instant, so that they could never be due."""
+    queues = [row[0] for row in (yield Statement("queues")) if isinstance(row[0], str)]
+    for queue, priority, _ in (yield Statement("lanes", {"queues": as_json(queues)})):
+        rows = yield Statement("misdated", {"queue": queue, "priority": priority, "limit": MISDATED_PER_LANE})
+        yield from set_aside(read_jobs(rows)[1], write_instant(now))
 
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:
-    """Take back the claims of a dead process. What had not started is released, and that does not count."""
+    """Take back the claims of a dead process. What had not started is given back, and its try does not count."""
     rows = yield Statement("held", {"lease_owner": lease_owner})
     begun = frozenset(started)
     lost = yield from _end([row for row in rows if row[0] in begun], now, PROCESS_DIED)
     released = yield from _end([row for row in rows if row[0] not in begun], now, None)
-    return Swept(requeued=lost.requeued + released.requeued, dead_lettered=lost.dead_lettered + released.dead_lettered)
+    requeued = sorted(lost.requeued + released.requeued, key=lambda job: job.id)
+    return Swept(requeued=tuple(requeued), dead_lettered=lost.dead_lettered)
 
 
 def unblock(types: Collection[str], now: datetime) -> Operation[int]:
@@ -68,14 +81,14 @@ def unblock(types: Collection[str], now: datetime) -> Operation[int]:
 
 def _end(rows: list[Row], now: datetime, why: str | None) -> Operation[Swept]:
     """End these claims as lost; without a reason they are released."""
-    jobs, unreadable = read_jobs(rows)
+    jobs, unreadable = read_workable(rows)
     yield from set_aside(unreadable, write_instant(now))
     endings = {job.id: _ending(job, why) for job in jobs}
     if not jobs:
         return Swept()
     changes = [write_ending(job, endings[job.id], now) | {"lease_until": _lease_until(job)} for job in jobs]
     changed = yield Statement("lose", {"rows": as_json(changes), "now": write_instant(now)})
-    after = sorted((read_job(row) for row in changed), key=lambda job: job.id)
+    after = sorted(read_jobs(changed)[0], key=lambda job: job.id)
     before = {job.id: job for job in jobs}
     yield Statement("write_history", {"rows": as_json([write_attempt(before[job.id], endings[job.id], now) for job in after])})
     freed = [job.id for job in after if job.status.is_final and job.idempotency_key is not None]

@@ -28,10 +28,10 @@ from onward.drivers.sqlite.migrate import migrations, version
 from onward.drivers.sqlite.questions import question_sql, questions
 from onward.drivers.sqlite.transaction import transaction
 from onward.drivers.sqlite.url import PREFIX, TIMEOUT, write_url
-from onward.drivers.sqlite.vendor_errors import translate
+from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
-from onward.errors import DuplicateJob, InvalidSetting, OnwardError
+from onward.errors import DuplicateJob, InvalidSetting, OnwardError, ValueRefused
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -40,6 +40,11 @@ T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+
+
+def _plain(columns: Sequence[str]) -> str:
+    # An expression has no declared type, so that a caller's PARSE_DECLTYPES and converters leave it as it is stored.
+    return ", ".join(f"+{name}" for name in columns)
 
 
 class SQLiteStore(Store):
@@ -75,7 +80,7 @@ class SQLiteStore(Store):
         self.timeout = timeout
         self.url = write_url(self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system)
         text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
-        self.statements = load_statements(text, prefix=prefix, columns=", ".join(COLUMNS), attempt_columns=", ".join(ATTEMPT_COLUMNS))
+        self.statements = load_statements(text, prefix=prefix, columns=_plain(COLUMNS), attempt_columns=_plain(ATTEMPT_COLUMNS))
         self._file = SQLiteFile(
             self.path,
             self.statements,
@@ -133,7 +138,9 @@ class SQLiteStore(Store):
             cursor.execute("SAVEPOINT request")
             try:
                 answers.append(run(cursor, self.statements, enqueue(request, self.clock.now())))
-            except (DuplicateJob, sqlite3.IntegrityError, UnicodeEncodeError, OverflowError) as error:
+            except (DuplicateJob, ValueRefused, sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+                if isinstance(error, sqlite3.Error) and not is_refusal(error):
+                    raise
                 cursor.execute("ROLLBACK TO request")
                 answers.append(error if isinstance(error, OnwardError) else translate(error, str(self.path)))
             cursor.execute("RELEASE request")

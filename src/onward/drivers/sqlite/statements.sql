@@ -1,5 +1,6 @@
 -- Every statement of the SQLite store, by name. `onward.drivers.sql` yields the names; another SQL backend has a file with the same.
 -- {prefix} begins each table's name, {columns} are those of onward.jobs.Job in its order, {attempt_columns} those of Attempt.
+-- A + before a column makes an expression of it, which has no declared type: a caller's connection may convert columns by theirs.
 -- SQLite has one writer at a time, so nothing here locks rows. Lists come as one JSON parameter: one statement for any number of rows.
 
 
@@ -29,7 +30,7 @@ UPDATE {prefix}jobs SET fence = fence WHERE 0;
 
 -- name: stored
 -- Which of these ids exist already: the same request again counts as accepted.
-SELECT id, type, payload_hash FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT +id, +type, +payload_hash FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: take_key
 -- No row back means that the key is held. A constraint error never arises, so a caller's transaction is never spoilt.
@@ -37,11 +38,11 @@ INSERT INTO {prefix}keys (owner, type, key, job_id, payload_hash, expires_at)
 VALUES (:owner, :type, :key, :job_id, :payload_hash, :expires_at)
 ON CONFLICT (owner, type, key) DO UPDATE
 SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
-WHERE {prefix}keys.expires_at <= :now OR {prefix}keys.job_id = excluded.job_id
-RETURNING job_id;
+WHERE {prefix}keys.expires_at <= :now
+RETURNING +job_id;
 
 -- name: key_holder
-SELECT job_id, payload_hash FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key;
+SELECT +job_id, +payload_hash FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key;
 
 -- name: enqueue
 -- enqueue: → queued
@@ -58,7 +59,7 @@ INSERT INTO {prefix}jobs (
 
 -- name: asked_to_cancel
 -- Before `settle`, for endings that are none: a person may have asked since the claim. A backend with several writers locks these rows.
-SELECT id FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL;
+SELECT +id FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL;
 
 -- name: settle
 -- complete, retry, dead-letter, release, snooze, cancel: in_progress → what `onward.outcome.Ending` says, field by field.
@@ -77,7 +78,7 @@ FROM (
     FROM json_each(:rows)
 ) AS ended
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, fence;
+RETURNING +id, +fence;
 
 -- name: complete
 -- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has, and twice as quick.
@@ -90,7 +91,7 @@ FROM (
     FROM json_each(:rows)
 ) AS ended
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, fence;
+RETURNING +id, +fence;
 
 -- name: shown
 -- The rows whose settlement changed nothing: perhaps an earlier try of the same turn was stored before its answer was lost.
@@ -173,7 +174,26 @@ RETURNING {columns};
 -- dead-letter: a row that cannot be read stops only itself.
 UPDATE {prefix}jobs SET
     status = 'dead_letter', error = :error, lease_owner = NULL, lease_until = NULL, blocked_by = NULL, finished_at = :now, updated_at = :now
-WHERE id = :id;
+WHERE rowid IN (
+    SELECT rowid FROM {prefix}jobs WHERE id = :id
+    UNION ALL SELECT rowid FROM {prefix}jobs WHERE :bytes IS NOT NULL AND CAST(id AS BLOB) = :bytes
+);
+
+-- name: free_key
+-- The key of scope `active` of a row that was set aside.
+DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
+    SELECT owner, type, idempotency_key FROM {prefix}jobs WHERE id = :id AND idempotency_key IS NOT NULL
+    UNION ALL
+    SELECT owner, type, idempotency_key FROM {prefix}jobs
+    WHERE :bytes IS NOT NULL AND CAST(id AS BLOB) = :bytes AND idempotency_key IS NOT NULL
+) AND expires_at IS NULL AND (job_id = :id OR CAST(job_id AS BLOB) = :bytes);
+
+-- name: misdated
+-- Rows that would wait for ever: what is no instant sorts behind every instant, and what is no text sorts behind that. One seek.
+SELECT {columns} FROM {prefix}jobs
+WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = :priority
+    AND scheduled_at > '9999-12-31T23:59:59.999999Z'
+ORDER BY scheduled_at, id LIMIT :limit;
 
 -- name: extend
 -- Renews leases, and stores how far each handler has come and whether it starts alone in its process. An id that does not come back is not ours any more.
@@ -187,11 +207,11 @@ FROM (
     FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, cancel_requested_at;
+RETURNING id, fence, cancel_requested_at;
 
 -- name: confirm
 -- Proves that a claim is the newest. It is an UPDATE so that the transaction holds the write lock from here on.
-UPDATE {prefix}jobs SET updated_at = :now WHERE id = :id AND fence = :fence AND status = 'in_progress' RETURNING id;
+UPDATE {prefix}jobs SET updated_at = :now WHERE id = :id AND fence = :fence AND status = 'in_progress' RETURNING +id;
 
 
 -- == sweep, recover ==
@@ -278,12 +298,12 @@ UPDATE {prefix}jobs SET
     finished_at = CASE WHEN status = 'in_progress' THEN NULL ELSE :now END,
     cancel_requested_at = CASE WHEN status = 'in_progress' THEN coalesce(cancel_requested_at, :now) END,
     error = CASE WHEN status = 'in_progress' THEN error ELSE 'cancelled' END,
-    blocked_by = NULL, updated_at = :now
+    blocked_by = NULL, updated_at = CASE WHEN status = 'in_progress' AND cancel_requested_at IS NOT NULL THEN updated_at ELSE :now END
 WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying', 'in_progress')
 RETURNING {columns};
 
 -- name: scope
-SELECT scope FROM {prefix}jobs WHERE id = :id;
+SELECT +scope FROM {prefix}jobs WHERE id = :id;
 
 -- name: retry
 -- retry by a person: dead_letter, cancelled → queued. The fence stays, and so does the history. A job that had expired may run after all.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-from onward.errors import InvalidPayload, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable
+from onward.errors import InvalidPayload, OnwardError, SchemaOutOfDate, StoreBusy, StoreUnavailable, ValueRefused
 
-BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, CONSTRAINT, NOTADB, PERM = 5, 6, 8, 10, 11, 13, 14, 19, 26, 3
+BUSY, LOCKED, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB, PERM = 5, 6, 8, 10, 11, 13, 14, 26, 3
+TOOBIG, CONSTRAINT, MISMATCH = 18, 19, 20
 BUSY_SNAPSHOT = 517
 
 
@@ -18,6 +19,16 @@ def code_of(error: BaseException) -> int:
 def is_busy(error: BaseException) -> bool:
     """True when another connection holds the lock, so that trying again may help."""
     return code_of(error) in (BUSY, LOCKED) and getattr(error, "sqlite_errorcode", 0) != BUSY_SNAPSHOT
+
+
+def is_refusal(error: BaseException) -> bool:
+    """True when it is a value that cannot be stored, so that trying again cannot help, and leaving the value out can.
+
+    SQLite's texts for these name columns and types, never values.
+    """
+    if code_of(error) in (TOOBIG, CONSTRAINT, MISMATCH) or isinstance(error, OverflowError | sqlite3.DataError):
+        return True
+    return isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError) and "binding parameter" in str(error)
 
 
 def is_undecodable(error: BaseException) -> bool:
@@ -42,13 +53,15 @@ def translate(error: BaseException, path: str) -> OnwardError:
     if code == CANTOPEN:
         return StoreUnavailable(f"{path} cannot be opened: check the path, and who may read and write the file and its directory")
     if code == NOTADB:
-        return StoreUnavailable(f"{path} is not a SQLite database: give another path, or move that file away")
+        error = StoreUnavailable(f"{path} is not a SQLite database: give another path, or move that file away")
+        error.is_lasting = True
+        return error
     if code == CORRUPT:
         return StoreUnavailable(f"{path} is damaged ({text}): stop all workers, and restore a backup or run SQLite's .recover")
     if code == IOERR:
         return StoreUnavailable(f"reading or writing {path} failed ({text}): check the disk")
-    if code == CONSTRAINT or isinstance(error, OverflowError):
-        return StoreError(f"a value cannot be stored ({text})")
+    if is_refusal(error):
+        return ValueRefused(f"a value cannot be stored ({text})")
     if isinstance(error, UnicodeEncodeError):
         return InvalidPayload("text contains a lone surrogate, which no database stores")
     if "no such table" in text or "no such column" in text or "has no column" in text:

@@ -15,7 +15,8 @@ from onward.drivers.borrowed import Bridge
 from onward.drivers.sql import people
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.statements import Operation, Statement, run, run_async
-from onward.drivers.sqlite.vendor_errors import translate
+from onward.drivers.sqlite.transaction import GuardedConnection
+from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
 from onward.jobs import Accepted, Job, NewJob
 from onward.turn import Claim, Settlement
@@ -66,8 +67,7 @@ class SQLiteWithin(Within):
 
     def _run(self, operation: Operation[T]) -> T:
         try:
-            cursor = self._connection.cursor(sqlite3.Cursor)
-            cursor.row_factory = None
+            cursor = own_cursor(self._connection)
             return run(cursor, self._joined.statements, as_text(self._connection, operation))
         except ERRORS as error:
             raise explain(error, self._joined) from error
@@ -123,6 +123,16 @@ BRIDGES = {
 
 ERRORS = (sqlite3.Error, UnicodeEncodeError, OverflowError, ValueError)
 """What a connection may raise: aiosqlite says ValueError when it is closed."""
+
+
+def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A plain cursor, whatever a subclass makes of ``cursor()``; on the store's own transaction the one that keeps its limit."""
+    if isinstance(connection, GuardedConnection):
+        cursor = connection.cursor()
+    else:
+        cursor = sqlite3.Connection.cursor(connection, sqlite3.Cursor)
+    cursor.row_factory = None
+    return cursor
 
 
 def in_savepoint(connection: Any, operation: Operation[T]) -> Operation[T]:
@@ -195,6 +205,8 @@ def explain(error: BaseException, joined: Joined) -> OnwardError:
             f"the connection given as within= sees no tables of Onward ({text}): call app.store.open(), or run onward migrate, before its "
             f"transaction begins; if that was done, it is a connection to another file than the store's, which is {joined.path}"
         )
+    if is_refusal(error):
+        return translate(error, joined.path)
     if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError | ValueError) and not isinstance(error, UnicodeEncodeError):
         return StoreError(f"the connection given as within= cannot be used: {text}")
     return translate(error, joined.path)

@@ -55,8 +55,9 @@ def name_of(value: object) -> str:
     return "-".join([str(getattr(value, "name", value)), *special])
 
 
-OPEN = [(outcome, fields) for outcome, fields in PLAIN if not outcome.status.is_final]
-FINAL = [(outcome, fields) for outcome, fields in PLAIN if outcome.status.is_final]
+STANDING = (Status.COMPLETED, Status.CANCELLED)
+YIELDING = [(outcome, fields) for outcome, fields in PLAIN if outcome.status not in STANDING]
+FINAL = [(outcome, fields) for outcome, fields in PLAIN if outcome.status in STANDING]
 
 
 def ended(before: Job, now: Any, **fields: Any) -> Job:
@@ -104,8 +105,8 @@ class TestEndingInFull:
 class TestAskedToCancel:
     """A running job that was asked to stop never waits again."""
 
-    @pytest.mark.parametrize(("outcome", "fields"), OPEN, ids=name_of)
-    def test_an_ending_that_is_none_becomes_the_cancellation(
+    @pytest.mark.parametrize(("outcome", "fields"), YIELDING, ids=name_of)
+    def test_what_did_not_complete_becomes_the_cancellation(
         self, store: Store, clock: FakeClock, outcome: Outcome, fields: dict[str, Any]
     ) -> None:
         """The request may come after the handler's last look; the try counts as it stands, and the history says what was written."""
@@ -114,18 +115,19 @@ class TestAskedToCancel:
         before = store.cancel(taken.id)
         clock.advance(MOMENT)
         for _ in range(2):
-            assert is_settled(settle(store, taken, outcome))
+            (told,) = settle(store, taken, outcome).settled
+            assert (told.claim, told.outcome) == (taken, Cancelled(STOPPED))
             assert read(store, taken) == ended(before, clock.now(), status=Status.CANCELLED, error=STOPPED)
             assert [(kept.outcome, kept.error, kept.attempt) for kept in store.history(taken.id)] == [("cancelled", STOPPED, 1)]
         assert store.retry(taken.id).cancel_requested_at is None
 
     @pytest.mark.parametrize(("outcome", "fields"), FINAL, ids=name_of)
-    def test_an_ending_that_is_final_stands(self, store: Store, clock: FakeClock, outcome: Outcome, fields: dict[str, Any]) -> None:
+    def test_what_completed_or_was_given_up_stands(self, store: Store, clock: FakeClock, outcome: Outcome, fields: dict[str, Any]) -> None:
         """What the last run has to say is worth more than that it was unwanted."""
         taken = bring_to(store, Status.IN_PROGRESS)
         before = store.cancel(taken.id)
         clock.advance(MOMENT)
-        settle(store, taken, outcome)
+        assert [told.outcome for told in settle(store, taken, outcome).settled] == [outcome]
         assert read(store, taken) == ended(before, clock.now(), **fields)
 
     @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from decimal import Decimal
 from threading import Thread
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.driver import Store
+from onward.errors import ValueRefused
 from onward.inspection import JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
@@ -66,7 +68,15 @@ class TestBadRows:
         assert len(turn.settled) == 2
         assert read(store, bad).status is Status.DEAD_LETTER
 
-    @pytest.mark.parametrize(("column", "value"), [("max_attempts", "many"), ("created_at", "yesterday")])
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("max_attempts", "many"),
+            ("created_at", "yesterday"),
+            ("attempts", -1),
+            *((count, 2**63 - 1) for count in ("attempts", "fence", "lost_leases", "releases", "snoozes")),
+        ],
+    )
     def test_a_row_that_is_not_a_job_stops_only_itself(self, store: Store, damage: Raw, column: str, value: object) -> None:
         """The neighbours in its turn run, and those after it; it ends dead instead of being met by every claim for ever."""
         before, bad, after = enqueue(store, priority=9), enqueue(store, priority=8), enqueue(store, priority=7)
@@ -77,21 +87,79 @@ class TestBadRows:
         for taken in store.held(OWNER):
             assert taken.id != bad.id
 
+    @pytest.mark.parametrize("column", ["lost_leases", "releases"])
+    def test_a_row_whose_count_cannot_be_raised_stops_no_sweep(self, store: Store, clock: FakeClock, damage: Raw, column: str) -> None:
+        """The sweep would count the loss, fail, and give back nobody's claims ever again."""
+        bad, good = enqueue(store, key="k"), enqueue(store)
+        claim(store, 2)
+        damage(bad.id, column, 2**63 - 1)
+        clock.advance(PAST_LEASE)
+        assert [job.id for job in store.sweep().requeued] == [good.id]
+        assert store.count(JobFilter(ids=(bad.id,), statuses=(Status.DEAD_LETTER,))) == 1
+        assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+    def test_an_id_that_is_none_is_set_aside_at_the_claim(self, store: Store) -> None:
+        """What counts on its form (files, memory shared with the supervisor) must never meet it."""
+        good = make_new_job()
+        store.enqueue([make_new_job(id="by-hand", key="k"), good])
+        assert [taken.id for taken in claim_everything(store, 1)] == [good.id]
+        assert store.get("by-hand").status is Status.DEAD_LETTER
+        assert "form of an id" in (store.get("by-hand").error or "")
+        assert store.enqueue([make_new_job(key="k")])[0].is_new
+
 
 class TestUnstorable:
     """An outcome that cannot be stored as it is spares its batch."""
 
-    @pytest.mark.parametrize("outcome", [Completed('"\ud800"'), DeadLettered("bad \ud800 text")], ids=["result", "error"])
-    def test_text_without_a_form_in_utf_8_ends_its_job_and_spares_the_batch(self, store: Store, outcome: Outcome) -> None:
+    @pytest.mark.parametrize(
+        "outcome",
+        [Completed('"\ud800"'), Completed('"\0"'), DeadLettered("bad \ud800 text"), DeadLettered("bad \0 text")],
+        ids=["result", "NUL in the result", "error", "NUL in the error"],
+    )
+    def test_text_that_some_database_cannot_store_ends_its_job_and_spares_the_batch(self, store: Store, outcome: Outcome) -> None:
         """A handler that returns half an emoji must not fail the endings of fifty others, again and again."""
         store.enqueue([make_new_job() for _ in range(3)])
         first, bad, last = claim(store, 3)
         turn = store.turn([Settlement(claim=taken, outcome=outcome if taken is bad else Completed()) for taken in (first, bad, last)])
         assert len(turn.settled) == 3
+        assert [told.outcome == outcome for told in turn.settled if told.claim == bad] == [isinstance(outcome, DeadLettered)]
         job = read(store, bad)
         assert (job.status, job.lease_owner) == (outcome.status, None)
         assert job.error or job.result
         assert [read(store, one).error for one in (first, last)] == [None, None]
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"processed": 2**70},
+            {"failed": -1},
+            {"processed": Decimal(1)},
+            {"failed": float("nan")},
+            {"processed": True},
+            {"progress": b"1"},
+        ],
+        ids=str,
+    )
+    def test_a_value_that_cannot_be_stored_is_refused_and_nothing_of_its_turn_is_stored(self, store: Store, fields: dict[str, Any]) -> None:
+        """The worker then stores the outcomes one by one; the error says nothing of the value, which may be secret."""
+        store.enqueue([make_new_job() for _ in range(2)])
+        good, bad = claim(store, 2)
+        with pytest.raises(ValueRefused) as refused:
+            store.turn([Settlement(claim=good, outcome=Completed()), Settlement(claim=bad, outcome=DeadLettered("no"), **fields)])
+        assert (bad.id in str(refused.value), str(next(iter(fields.values()))) in str(refused.value)) == (True, False)
+        assert {read(store, one).status for one in (good, bad)} == {Status.IN_PROGRESS}
+        assert store.history(bad.id) == []
+        assert is_settled(settle(store, good))
+        assert is_settled(settle(store, bad, DeadLettered("no"), processed=2**53))
+        assert [kept.processed for kept in store.history(bad.id)] == [2**53]
+
+    def test_a_result_that_is_no_text_is_refused(self, store: Store) -> None:
+        """A database would store it as something else, and no reader could read it."""
+        taken = bring_to(store, Status.IN_PROGRESS)
+        result: Any = {"a": 1}
+        with pytest.raises(ValueRefused):
+            settle(store, taken, Completed(result))
+        assert read(store, taken).status is Status.IN_PROGRESS
 
     def test_a_long_error_is_stored(self, store: Store) -> None:
         """What is bounded elsewhere need not be small here."""

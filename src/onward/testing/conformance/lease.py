@@ -97,7 +97,7 @@ class TestLostLease:
         """The heartbeat is how a worker learns that it should stop."""
         taken = way(store, clock)
         before = state(store)
-        extended = store.extend([Extension(taken, progress="1")])
+        extended = store.extend([Extension(taken, progress="1", began_isolated=True)])
         assert (extended.lost, extended.cancel_requested) == (frozenset({taken.id}), frozenset())
         assert state(store) == before
 
@@ -134,6 +134,16 @@ class TestLostLease:
 
 class TestLease:
     """A lease holds until somebody takes it away, and the heartbeat renews it."""
+
+    def test_an_older_claim_of_the_same_job_is_lost_though_the_newest_is_renewed(self, store: Store, clock: FakeClock) -> None:
+        """A process that was frozen may hold both; its older run must learn that it is one."""
+        enqueue(store)
+        older = claim_one(store)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        newest = claim_one(store)
+        assert store.extend([Extension(older), Extension(newest)]).lost == {older.id}
+        assert store.extend([Extension(newest)]).lost == frozenset()
 
     def test_extending_renews_the_lease_from_now(self, store: Store, clock: FakeClock) -> None:
         """Not from where it ended: a worker that beats often must not own a job for days."""

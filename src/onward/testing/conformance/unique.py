@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import DuplicateJob, KeyReused
 from onward.inspection import JobFilter, Retention
-from onward.jobs import NewJob
+from onward.jobs import Accepted, NewJob, Scope
 from onward.outcome import Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -21,6 +22,7 @@ from onward.testing.conformance.steps import (
     PAST_LEASE,
     SOON,
     at_once,
+    claim,
     claim_one,
     demand,
     enqueue,
@@ -209,6 +211,18 @@ class TestScopeInTime:
         clock.advance(timedelta(days=365 * 50))
         store.prune(NOTHING_KEPT)
         assert store.enqueue([make_new_job(key="k")])[0].id == held.id
+
+    @pytest.mark.parametrize("scope", [HOUR, "forever"])
+    def test_the_same_request_again_is_not_new_though_its_row_is_gone(self, store: Store, clock: FakeClock, scope: Scope) -> None:
+        """A client that asks once more after a long outage sends the very same id; the work was done."""
+        held = enqueue(store, key="k", scope=scope, on_duplicate="raise")
+        settle(store, claim_one(store))
+        clock.advance(HOUR / 2)
+        store.prune(NOTHING_KEPT)
+        assert store.enqueue([held]) == [Accepted(held.id, is_new=False)]
+        assert claim(store) == ()
+        with pytest.raises(DuplicateJob):
+            store.enqueue([replace(held, payload_hash="other")])
 
     def test_a_key_for_ever_outlives_a_deleted_job(self, store: Store) -> None:
         """Deleting a row says that nobody wants to look at it, not that it may happen again."""

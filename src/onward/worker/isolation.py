@@ -1,0 +1,46 @@
+"""What is written before a handler starts that has its process to itself: only then is the death of the process held against it."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+
+from onward.clock import Clock
+from onward.driver import Store
+from onward.turn import Extension
+from onward.worker.run import Run
+
+logger = logging.getLogger("onward.worker")
+
+
+class Answer(Enum):
+    """Whether the run may start."""
+
+    START = "start"
+    LOST = "lost"
+    """The claim is not ours any more."""
+    CANCELLED = "cancelled"
+    """A person asked for it meanwhile."""
+    FAILED = "failed"
+    """The store could not be asked, so the job is given back."""
+
+
+class Isolation:
+    """Called in a slot's thread, since the store may take its time."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def begin(self, run: Run) -> Answer:
+        """Say to the store that this run starts alone. Never raises."""
+        now = self._clock.monotonic()
+        try:
+            extended = self._store.extend([Extension(run.claim, run.context.reported, began_isolated=True)])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the handler must not start
+            logger.warning("job %s must run alone, and the store cannot be told that it starts: given back: %s", run.claim.id, error)
+            return Answer.FAILED
+        if run.claim.id in extended.lost:
+            return Answer.LOST
+        run.renewed_at = max(run.renewed_at, now)
+        return Answer.CANCELLED if run.claim.id in extended.cancel_requested else Answer.START

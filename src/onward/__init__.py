@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onward.app import JobHandle, Onward
+    from onward.app import Onward
     from onward.context import JobContext
     from onward.definition import JobDefinition, define_job, job
     from onward.errors import (
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         TransientJobError,
     )
     from onward.events import Event
+    from onward.handle import JobHandle
     from onward.inspection import Retention
     from onward.jobs import Job
     from onward.outcome import Cancel, Release, Snooze
@@ -71,11 +72,12 @@ __all__ = [
 
 # Which module holds which names; errors hold the rest. A test compares this with the imports above.
 _MODULES = {
-    "app": ("JobHandle", "Onward"),
+    "app": ("Onward",),
     "context": ("JobContext",),
     "definition": ("JobDefinition", "define_job", "job"),
     "inspection": ("Retention",),
     "events": ("Event",),
+    "handle": ("JobHandle",),
     "jobs": ("Job",),
     "outcome": ("Cancel", "Release", "Snooze"),
     "retry": ("RetryPolicy",),

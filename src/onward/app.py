@@ -16,6 +16,7 @@ from onward.drivers import connect
 from onward.errors import InvalidDefinition, UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
+from onward.handle import JobHandle
 from onward.ids import is_id
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
@@ -31,25 +32,6 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 logger = logging.getLogger("onward")
-
-
-class JobHandle:
-    """What ``enqueue`` returns: which job stands for the request."""
-
-    def __init__(self, app: Onward, accepted: Accepted) -> None:
-        self._app = app
-        self.id = accepted.id
-        self.is_new = accepted.is_new
-        """False when a job that held the key, or the same request, stands for this one."""
-        self.payload_differs = accepted.payload_differs
-        """True when that job has another payload."""
-
-    def refresh(self) -> Job:
-        """Read the job as it is now. Raises ``JobNotFound`` when it was pruned, or its transaction has not committed."""
-        return self._app.get(self.id)
-
-    def __repr__(self) -> str:
-        return f"<JobHandle {self.id}{'' if self.is_new else ' (existing)'}>"
 
 
 class Onward:
@@ -311,7 +293,7 @@ class Onward:
                     committed=committed,
                 )
             )
-        return JobHandle(self, accepted)
+        return JobHandle(accepted, self.get)
 
     def _warn_of_running_loop(self, verb: str) -> None:
         asyncio = sys.modules.get("asyncio")

@@ -80,7 +80,10 @@ NOTES: dict[tuple[Status, Verb], str] = {
     (IN_PROGRESS, Verb.DEAD_LETTER): "permanent error, invalid payload, or tries used up",
     (IN_PROGRESS, Verb.RELEASE): "the worker is stopping: the try is given back",
     (IN_PROGRESS, Verb.SNOOZE): "asked for by the handler: the try is given back",
-    (IN_PROGRESS, Verb.LOSE): "the lease ran out, or the process died; dead only if its handler ran alone there (or was lost 20 times) and no try is left",
+    (
+        IN_PROGRESS,
+        Verb.LOSE,
+    ): "the lease ran out, or the process died; dead only if its handler ran alone there (or was lost 20 times) and no try is left",
     (IN_PROGRESS, Verb.CANCEL): "the handler returned Cancel, or cancellation was requested and it did not complete",
     (QUEUED, Verb.CANCEL): "by a person; also when it expired",
     (RETRYING, Verb.CANCEL): "by a person; also when it expired",

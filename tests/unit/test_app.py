@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from onward.app import JobHandle, Onward
+from onward.app import Onward
 from onward.clock import SystemClock
 from onward.definition import define_job
 from onward.drivers import connect
 from onward.errors import InvalidDefinition, InvalidSetting, JobNotFound, OnwardError, TransactionOpen, UnknownJobType
+from onward.handle import JobHandle
 from onward.jobs import Job
 from onward.options import WorkerOptions
 from onward.testing import FakeClock

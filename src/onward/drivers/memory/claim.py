@@ -6,12 +6,12 @@ import heapq
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from msgspec import Struct, ValidationError, convert
-from msgspec.structs import asdict, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
-from onward.drivers.memory.settle import expire, set_aside
+from onward.drivers.memory.settle import expire, set_aside, why_not_workable
 from onward.drivers.memory.tables import Tables
-from onward.jobs import Job, why_unusable
+from onward.jobs import Job
 from onward.status import Status
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
@@ -38,7 +38,7 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
         elif job.type not in demand.types:
             tables.put_job(replace(job, blocked_by="type", updated_at=now))
             blocked += 1
-        elif objection := _objection(job):
+        elif objection := why_not_workable(job):
             set_aside(tables, job, objection, now)
         else:
             claims.append(_take(tables, job, demand, now))
@@ -58,15 +58,6 @@ def _served(tables: Tables, demand: Demand) -> Iterator[Job]:
         job = tables.jobs[job_id]
         if not demand.queues or job.queue in demand.queues:
             yield job
-
-
-def _objection(job: Job) -> str | None:
-    """Say what is wrong with a row that somebody wrote by hand, in the words of every other store."""
-    try:
-        convert(asdict(job), Job)
-    except ValidationError as error:
-        return str(error)
-    return why_unusable(job)
 
 
 def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
+from msgspec import ValidationError, convert
+from msgspec.structs import asdict, replace
 
 from onward.drivers.memory.enqueue import enqueue
 from onward.drivers.memory.tables import Tables
 from onward.errors import DuplicateJob
-from onward.jobs import Attempt, Job, NewJob
+from onward.jobs import Attempt, Job, NewJob, why_unusable
 from onward.outcome import EXPIRED, Completed, Ending, Released, as_stored, end_lost, end_settled, is_stored, storable
 from onward.status import Status
 from onward.turn import Claim, Settlement
@@ -106,10 +107,20 @@ def expire(tables: Tables, job: Job, now: datetime) -> Job:
     return cancel_waiting(tables, job, EXPIRED, now)
 
 
+def why_not_workable(job: Job) -> str | None:
+    """Say what is wrong with a row that somebody wrote by hand, in the words of every other store."""
+    try:
+        convert(asdict(job), Job)
+    except ValidationError as error:
+        return str(error)
+    return why_unusable(job)
+
+
 def set_aside(tables: Tables, job: Job, reason: str, now: datetime) -> None:
     """Dead-letter a row that is not a job, so that it stops only itself."""
     error = f"the row cannot be read: {reason}"
-    _leave(tables, replace(job, status=Status.DEAD_LETTER, blocked_by=None, error=error, updated_at=now, finished_at=now))
+    ended = replace(job, status=Status.DEAD_LETTER, lease_owner=None, lease_until=None, blocked_by=None, error=error)
+    _leave(tables, replace(ended, updated_at=now, finished_at=now))
 
 
 def cancel_waiting(tables: Tables, job: Job, reason: str, now: datetime) -> Job:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from onward.drivers.memory.settle import expire, give_back, is_lost, take_back
+from onward.drivers.memory.settle import expire, give_back, is_lost, set_aside, take_back, why_not_workable
 from onward.drivers.memory.tables import Tables
 from onward.inspection import Retention
 from onward.jobs import LONGEST_LEASE, Job
@@ -19,7 +19,7 @@ from onward.turn import Swept
 def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     """Take back what lost its lease, end what expired, and let jobs of ``types`` run again."""
     lost = [job for job in tables.jobs.values() if is_lost(job, now, LONGEST_LEASE)]
-    returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in lost]
+    returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in _workable(tables, lost, now)]
     too_late = [job for job in tables.jobs.values() if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
     expired = tuple(expire(tables, job, now) for job in too_late)
     blocked = [job for job in tables.jobs.values() if job.blocked_by == "type" and job.type in types]
@@ -32,7 +32,17 @@ def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
 def recover(tables: Tables, lease_owner: str, started: Collection[str], now: datetime) -> Swept:
     """Take back every claim of a process that is known to be dead."""
     claimed = [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
-    return _swept([take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in claimed])
+    workable = _workable(tables, claimed, now)
+    return _swept([take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in workable])
+
+
+def _workable(tables: Tables, jobs: Iterable[Job], now: datetime) -> Iterator[Job]:
+    """Those of these jobs that a worker can work with; the others are set aside."""
+    for job in jobs:
+        if reason := why_not_workable(job):
+            set_aside(tables, job, reason, now)
+        else:
+            yield job
 
 
 def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> int:

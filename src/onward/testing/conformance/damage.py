@@ -73,7 +73,7 @@ class TestBadRows:
         [
             ("max_attempts", "many"),
             ("created_at", "yesterday"),
-            ("attempts", -1),
+            ("releases", -1),
             *((count, 2**63 - 1) for count in ("attempts", "fence", "lost_leases", "releases", "snoozes")),
         ],
     )
@@ -133,9 +133,9 @@ class TestUnstorable:
         [
             {"processed": 2**70},
             {"failed": -1},
-            {"processed": Decimal(1)},
+            {"processed": Decimal("12345.6")},
             {"failed": float("nan")},
-            {"processed": True},
+            {"processed": False},
             {"progress": b"1"},
         ],
         ids=str,

@@ -240,3 +240,22 @@ def test_text_beyond_the_limit_keeps_both_ends() -> None:
     assert "cut …" in text
     assert len(text.encode()) <= LONGEST_ERROR
     assert sys.getsizeof(text) < 40_000
+
+
+@pytest.mark.parametrize("leaving", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError(), ValueError("secret")])
+@pytest.mark.parametrize("where", ["__str__", "__notes__", "__cause__", "note"])
+def test_an_error_whose_own_code_raises_anything_is_described_by_its_name(leaving: BaseException, where: str) -> None:
+    """The text is made in the worker: what leaves it would end a slot, and its job with it."""
+
+    def leave(self: object) -> str:
+        raise leaving
+
+    class Note:
+        __str__ = leave
+
+    members: dict[str, Any] = {"__str__": leave} if where == "__str__" else {where: property(leave)}
+    error: Any = type("Evil", (Exception,), {"__notes__": [Note()]} if where == "note" else members)("hello")
+    text = describe_error(error)
+    assert "Evil" in text
+    assert type(leaving).__name__ in text
+    assert "secret" not in text

@@ -27,5 +27,5 @@ def test_dead_letters_stay_until_a_person_deletes_them_unless_told_otherwise() -
 @pytest.mark.parametrize("age", ["xx", "-1s", float("inf"), True])
 def test_what_is_no_duration_is_refused_at_once(age: Any) -> None:
     """At start, by the name of the argument."""
-    with pytest.raises(InvalidDefinition, match="Retention.cancelled="):
+    with pytest.raises(InvalidDefinition, match=r"Retention\(cancelled="):
         Retention(cancelled=age)

@@ -14,7 +14,7 @@ import pytest
 from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import JobDefinition, define_job
-from onward.errors import PermanentJobError
+from onward.errors import OnwardError, PermanentJobError
 from onward.outcome import Cancel, Cancelled, Completed, DeadLettered, Release, Released, Retried, Snooze, Snoozed
 from onward.registry import Registry
 from onward.status import Status
@@ -22,11 +22,13 @@ from onward.testing.factories import make_job
 from onward.turn import Claim, Settlement
 from onward.worker.executor import Executor
 
+child = define_job("child", lambda payload: None, payload=int)
+
 
 def run(handler: Callable[..., Any], *, payload: Any = 1, clock: FakeClock | None = None, **rules: Any) -> Settlement:
     definition: JobDefinition[Any] = define_job("work", handler, payload=rules.pop("payload_type", int), **rules)
     claim = Claim(make_job(Status.IN_PROGRESS, payload=payload), timedelta(seconds=60))
-    return Executor(Registry([definition]), clock=clock).run(claim)
+    return Executor(Registry([definition, child]), clock=clock).run(claim)
 
 
 def raising(error: BaseException) -> Callable[[int], None]:
@@ -145,7 +147,6 @@ def test_an_async_handler_is_cancelled_at_its_limit_and_cannot_swallow_that() ->
 
 def test_children_are_sent_with_a_completion_only() -> None:
     """A try that fails must leave no work behind."""
-    child = define_job("child", lambda payload: None, payload=int)
 
     def good(payload: int, ctx: JobContext) -> None:
         ctx.enqueue(child, 1)
@@ -156,6 +157,70 @@ def test_children_are_sent_with_a_completion_only() -> None:
 
     assert [one.type for one in run(good).children] == ["child"]
     assert run(bad).children == ()
+
+
+def test_a_child_that_the_application_does_not_have_is_refused_at_once() -> None:
+    """Stored, it would wait for ever for a handler; a context made by hand knows no application and takes any."""
+    stranger = define_job("stranger", lambda payload: None, payload=int)
+
+    def handler(payload: int, ctx: JobContext) -> None:
+        ctx.enqueue(stranger, 1)
+
+    settlement = run(handler)
+    assert isinstance(settlement.outcome, Retried)
+    assert "UnknownJobType: 'stranger' is not a job of this application" in settlement.outcome.error
+    assert JobContext(make_job()).enqueue(stranger, 1)
+
+
+@pytest.mark.parametrize("value", [0.5, float("nan"), float("inf"), -1, 2**53 + 1, 2**70, True, "3", None])
+def test_only_whole_numbers_are_counted(value: Any) -> None:
+    """The error is raised where the mistake is, not in the store, where it would cost the outcome."""
+    context = JobContext(make_job())
+    context.record(processed=2)
+    for count in ({"processed": value}, {"failed": value}, {"processed": 1, "failed": value}):
+        with pytest.raises(OnwardError, match=r"ctx\.record\((processed|failed)=\.\.\.\)"):
+            context.record(**count)
+    assert (context.processed, context.failed) == (2, 0)
+    with pytest.raises(OnwardError, match="beyond"):
+        context.record(processed=2**53 - 1)
+    context.record(processed=2**53 - 2)
+    assert context.processed == 2**53
+
+
+class LeavesInItsText(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class LeavesInItsNotes(Exception):
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("error", [LeavesInItsText(), LeavesInItsNotes("x")])
+def test_an_error_whose_own_code_wants_to_leave_becomes_an_outcome(error: BaseException) -> None:
+    """SystemExit from an error's text would take the slot along, and its job with it."""
+    for settlement in (run(raising(error)), run(raising_async(error))):
+        assert isinstance(settlement.outcome, Retried)
+        assert type(error).__name__ in settlement.outcome.error
+
+
+def test_a_policy_that_wants_to_leave_becomes_an_outcome(caplog: pytest.LogCaptureFixture) -> None:
+    """What the application hands in may raise anything; only the type's name is logged, since its text may do the same."""
+
+    class Leaving(Cancel):
+        @property
+        def reason(self) -> str:  # type: ignore[override]
+            raise SystemExit("secret")
+
+        @reason.setter
+        def reason(self, value: str) -> None: ...
+
+    outcome = run(lambda payload: Leaving()).outcome
+    assert isinstance(outcome, DeadLettered)
+    assert outcome.error == "no outcome could be chosen: SystemExit"
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -19,6 +19,7 @@ from onward.drivers import connect
 from onward.errors import LeaseLost, OnwardError
 from onward.events import Event
 from onward.inspection import JobFilter
+from onward.outcome import Cancel, Release, Snooze
 from onward.retry import RetryPolicy
 from onward.status import Status
 from onward.worker.worker import Worker
@@ -332,3 +333,49 @@ def test_a_bare_transaction_in_an_async_handler_is_refused(shop: Shop, make_work
     job = run(shop, make_worker, handler)
     assert job.status is Status.DEAD_LETTER
     assert "async connection" in (job.error or "")
+
+
+@pytest.mark.parametrize(
+    ("returned", "name"), [({"a": 1}, "a result"), (Snooze("5m"), "Snooze"), (Cancel("no"), "Cancel"), (Release(), "Release")]
+)
+def test_what_a_handler_returns_behind_its_transaction_is_ignored_and_told(
+    shop: Shop, make_worker: MakeWorker, caplog: pytest.LogCaptureFixture, returned: object, name: str
+) -> None:
+    """The job is completed already, so nothing of it can be stored; in silence it would be looked for."""
+
+    def handler(payload: int, ctx: JobContext) -> object:
+        with ctx.transaction() as connection:
+            sell(connection)
+        return returned
+
+    job = run(shop, make_worker, handler)
+    assert (job.status, job.result) == (Status.COMPLETED, None)
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 1
+    assert told[0].endswith(f"was completed by its ctx.transaction(), so what its handler returned is ignored: {name}")
+
+
+def test_a_handler_that_returns_nothing_behind_its_transaction_is_not_told_of(
+    shop: Shop, make_worker: MakeWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is how it should be written."""
+    assert run(shop, make_worker, sell_alone).status is Status.COMPLETED
+    assert caplog.records == []
+
+
+def sell_alone(payload: int, ctx: JobContext) -> None:
+    with ctx.transaction() as connection:
+        sell(connection)
+
+
+def test_an_async_handler_is_told_which_transaction_it_can_use(shop: Shop, make_worker: MakeWorker) -> None:
+    """``async with`` on a bare one would end in a TypeError that names neither the cause nor the way."""
+
+    async def handler(payload: int, ctx: JobContext) -> None:
+        async with ctx.transaction() as connection:
+            sell(connection)
+
+    job = run(shop, make_worker, handler)
+    assert job.status is Status.DEAD_LETTER
+    assert (job.error or "").startswith("OnwardError: ")
+    assert "async with ctx.transaction(connection)" in (job.error or "")

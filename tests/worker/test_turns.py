@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
-from onward.errors import OutcomeUnknown, StoreUnavailable
+from onward.errors import OutcomeUnknown, StoreUnavailable, ValueRefused
 from onward.events import Event
 from onward.jobs import NewJob
 from onward.outcome import Completed
@@ -126,6 +127,19 @@ def test_a_type_that_nobody_here_knows_is_left_alone(make_worker: MakeWorker, st
     assert (job.status, job.attempts, job.blocked_by) == (Status.QUEUED, 0, "type")
 
 
+def test_jobs_of_a_type_that_nobody_here_knows_are_told_once(
+    make_worker: MakeWorker, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renamed job leaves its rows behind; without a word they would wait for ever."""
+    store.enqueue([make_new_job("renamed", number) for number in range(3)])
+    worker = make_worker(define_job("work", lambda payload: None, payload=int))
+    work_off(worker)
+    store.enqueue([make_new_job("elsewhere", 1)])
+    for _ in range(25):
+        worker.sweeper.tick()
+    assert [record.getMessage() for record in caplog.records] == ["3 jobs of type 'renamed' wait: no job of this application has that name"]
+
+
 def test_only_the_queues_that_are_served_are_asked(make_worker: MakeWorker, store: MemoryStore) -> None:
     """A worker of one lane must not take from another."""
     work = define_job("work", lambda payload: None, payload=int)
@@ -164,11 +178,12 @@ class Faulty(MemoryStore):
         super().__init__(clock=clock)
         self.faults: list[Exception] = []
         self.after = False
+        self.refusal: Exception = ValueRefused("not storable")
         self.refuses: Callable[[Settlement], bool] = lambda settlement: False
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
         if any(self.refuses(one) for one in settlements):
-            raise ValueError("not storable")
+            raise self.refusal
         if self.faults and not self.after:
             raise self.faults.pop(0)
         turn = super().turn(settlements, demand)
@@ -238,8 +253,10 @@ def test_outcomes_of_an_unknown_commit_count_once(make_worker: MakeWorker, store
     assert [event.event for event in events].count("completed") == 1
 
 
-def test_an_outcome_that_cannot_be_stored_spares_its_batch(make_worker: MakeWorker, store: Faulty) -> None:
+@pytest.mark.parametrize("refusal", [ValueRefused("not storable"), ValueError("a defect of the driver")])
+def test_an_outcome_that_cannot_be_stored_spares_its_batch(make_worker: MakeWorker, store: Faulty, refusal: Exception) -> None:
     """One bad result must not hold up the others, nor run its own work again."""
+    store.refusal = refusal
     work = define_job("work", lambda payload: payload, payload=int)
     jobs = [work.new_job(number) for number in range(6)]
     store.enqueue(jobs)
@@ -248,6 +265,62 @@ def test_an_outcome_that_cannot_be_stored_spares_its_batch(make_worker: MakeWork
     assert {store.get(job.id).status for job in jobs} == {Status.COMPLETED}
     assert "could not be stored" in (store.get(jobs[3].id).error or "")
     assert all(store.get(job.id).error is None for job in jobs if job is not jobs[3])
+
+
+@pytest.mark.parametrize("value", [0.5, float("nan"), -1, 2**70, "many"])
+def test_counts_that_cannot_be_stored_are_left_out(make_worker: MakeWorker, store: Faulty, value: Any) -> None:
+    """Set past ``ctx.record``, they cost themselves, and neither the outcome nor the neighbours'."""
+
+    def handler(payload: int, ctx: JobContext) -> int:
+        if payload == 3:
+            ctx.processed = value
+        else:
+            ctx.record(processed=payload)
+        return payload
+
+    work = define_job("work", handler, history=True)
+    jobs = [work.new_job(number) for number in range(6)]
+    store.enqueue(jobs)
+    work_off(make_worker(work))
+    after = [store.get(job.id) for job in jobs]
+    assert [(job.status, job.result, job.error) for job in after] == [(Status.COMPLETED, str(number), None) for number in range(6)]
+    assert [store.history(job.id)[-1].processed for job in jobs] == [0, 1, 2, 0, 4, 5]
+
+
+def test_a_progress_that_cannot_be_stored_is_left_out(make_worker: MakeWorker, store: Faulty) -> None:
+    """The result is worth more than the last word on the way to it."""
+
+    def handler(payload: int, ctx: JobContext) -> int:
+        ctx.progress({"done": payload})
+        ctx.record(processed=payload)
+        return payload
+
+    work = define_job("work", handler)
+    job = work.new_job(7)
+    store.enqueue([job])
+    store.refuses = lambda one: one.progress is not None
+    work_off(make_worker(work))
+    after = store.get(job.id)
+    assert (after.status, after.result, after.progress) == (Status.COMPLETED, "7", None)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_run_that_cannot_be_concluded_costs_no_slot(make_worker: MakeWorker, store: Faulty, is_async: bool) -> None:
+    """Whatever a handler does to its context, its slot comes free and its job is set aside for a person."""
+
+    def spoil(payload: int, ctx: JobContext) -> None:
+        if payload == 0:
+            ctx.children = 7  # type: ignore[assignment]
+
+    async def spoil_async(payload: int, ctx: JobContext) -> None:
+        spoil(payload, ctx)
+
+    work = define_job("work", spoil_async if is_async else spoil)
+    bad, good = work.new_job(0), work.new_job(1)
+    store.enqueue([bad, good])
+    work_off(make_worker(work, concurrency=1))
+    assert (store.get(bad.id).status, store.get(bad.id).error) == (Status.DEAD_LETTER, "the run could not be concluded")
+    assert store.get(good.id).status is Status.COMPLETED
 
 
 def test_a_completion_that_is_never_storable_ends_dead_lettered(make_worker: MakeWorker, store: Faulty) -> None:

@@ -7,6 +7,7 @@ whoever takes it out of ``_open`` first, the handler's end or a deadline, is the
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 import threading
@@ -110,7 +111,10 @@ class Slots:
         """Start these in order, as soon as there is room."""
         with self._lock:
             self._pid = os.getpid()
+            before = len(self._waiting)
             self._waiting.extend(runs)
+            if len(self._inside) > len(self._open):
+                self._unmark_older({run.claim.id for run in itertools.islice(self._waiting, before, None)})
             picked = self._pick()
         self._dispatch(picked)
 
@@ -340,6 +344,12 @@ class Slots:
     def _mark(self, run: Run) -> None:
         if self._started is not None:
             run.mark = self._started.add(run.claim.job.id)
+
+    def _unmark_older(self, ids: set[str]) -> None:
+        """Forget the mark of a given-up handler whose job is claimed anew: the mark would pass for one of a claim that only waits."""
+        for run in self._inside:
+            if run.claim.id in ids and run not in self._open:
+                self._unmark(run)
 
     def _unmark(self, run: Run) -> None:
         """Forget that it started: its outcome is stored, or not ours to store, and its handler is out. The caller holds the lock."""

@@ -21,6 +21,7 @@ from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
 from onward.drivers.sql.statements import Operation, load_statements, run
 from onward.drivers.sqlite.connection import close_quietly, connect
+from onward.drivers.sqlite.courtesy import Courtesy
 from onward.drivers.sqlite.examine import examine
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.drivers.sqlite.file_system import file_system_of
@@ -91,6 +92,7 @@ class SQLiteStore(Store):
         )
         self._waker = Waker(self.path, self._file.has_news, poll=poll.total_seconds())
         self._last_turn = 0.0
+        self._courtesy = Courtesy()
 
     # -- every backend -----------------------------------------------------------------------------------------------
 
@@ -148,9 +150,9 @@ class SQLiteStore(Store):
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
         # Another process can take SQLite's lock only while nobody holds it. Handlers mostly run in between, so this seldom sleeps.
-        early = self._last_turn + PAUSE_BETWEEN_TURNS - time.monotonic()
-        if early > 0:
-            time.sleep(early)
+        pause = max(self._last_turn + PAUSE_BETWEEN_TURNS - time.monotonic(), self._courtesy.begin())
+        if pause > 0:
+            time.sleep(pause)
         try:
             return self._file.write(
                 lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now())),
@@ -159,6 +161,7 @@ class SQLiteStore(Store):
             )
         finally:
             self._last_turn = time.monotonic()
+            self._courtesy.end()
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         return self._write(lambda: sweep.extend(extensions, self.clock.now()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 
@@ -90,7 +92,42 @@ def leaves(payload: Work, ctx: JobContext) -> None:
         os._exit(0)
 
 
-HANDLERS = (quick, together, first_try_waits, ends_when_told, never, holds_the_gil, in_three_steps, cleans_up, kills_its_process, leaves)
+def moves_to_another_group(payload: Work, ctx: JobContext) -> None:
+    """Out of reach of a signal to its own group, and deaf to every other."""
+    os.setpgid(0, os.getpgid(os.getppid()))
+    note(f"start {payload.number}")
+    sum(range(10**12))
+
+
+def forks(payload: Work, ctx: JobContext) -> None:
+    """The child comes back from the handler as well, into a copy of the worker."""
+    if os.fork() == 0:
+        note("child")
+        return
+    note(f"start {payload.number}")
+
+
+def leaves_a_process(payload: Work, ctx: JobContext) -> None:
+    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    note(f"left {started.pid}")
+    note(f"start {payload.number}")
+
+
+HANDLERS = (
+    moves_to_another_group,
+    forks,
+    leaves_a_process,
+    quick,
+    together,
+    first_try_waits,
+    ends_when_told,
+    never,
+    holds_the_gil,
+    in_three_steps,
+    cleans_up,
+    kills_its_process,
+    leaves,
+)
 LEASE = 2
 JOBS = {handler.__name__: define_job(handler.__name__, handler, lease=LEASE) for handler in HANDLERS}
 

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from onward.errors import StoreUnavailable
 from onward.ids import new_id
 from onward.retry import RetryPolicy
 from onward.status import Status
-from onward.turn import Demand, Extended, Extension
+from onward.turn import Extended, Extension
 from onward.worker.started import StartedJobs, create_map
 from onward.worker.worker import EXIT_STUCK, Worker
 from tests.worker.conftest import PATIENCE, Gate, work_off
@@ -169,6 +168,24 @@ def test_no_job_starts_alone_beside_a_handler_that_is_given_up(
         assert store.get(job.id).status is Status.COMPLETED
 
 
+def test_a_drain_ends_although_a_handler_does_not(make_worker: MakeWorker, store: MemoryStore, clock: FakeClock) -> None:
+    """Its own next try must run alone, which it never could here: the end says so by its exit code, and the claim goes back."""
+    gate = Gate()
+    work = define_job("work", gate, payload=int, timeout="10s", retry=RetryPolicy(base="0s"))
+    job = work.new_job(1)
+    store.enqueue([job])
+    worker = make_worker(work, concurrency=4, drain=True, grace=0)
+    stuck(worker, gate, clock)
+    worker.producer.tick()
+    worker.deadlines.tick()
+    clock.advance(5)
+    worker.deadlines.tick()
+    assert worker.run() == EXIT_STUCK
+    after = store.get(job.id)
+    assert (after.status, after.attempts, gate.starts) == (Status.QUEUED, 1, 1)
+    gate.open.set()
+
+
 def test_a_job_whose_lease_is_lost_stays_alone_until_it_ends(make_worker: MakeWorker, store: MemoryStore, clock: FakeClock) -> None:
     """Its row still says that it runs alone here: what a neighbour did would be held against it."""
     gate, plain_ran = Gate(), threading.Event()
@@ -262,13 +279,3 @@ def test_two_async_jobs_that_run_alone_never_meet(make_worker: MakeWorker, store
     work_off(make_worker(work, concurrency=4))
     assert {store.get(job.id).status for job in jobs} == {Status.COMPLETED}
     assert most == [1]
-
-
-def test_what_is_claimed_for_another_owner_is_no_business_of_the_map(store: MemoryStore) -> None:
-    """Recovery names the owner: a mark whose job is claimed elsewhere blames nobody."""
-    work = define_job("work", lambda payload: None, payload=int)
-    job = work.new_job(1)
-    store.enqueue([job])
-    store.turn((), Demand(lease_owner="other:1:x", slots=1, types={"work": timedelta(seconds=60)}))
-    store.recover("dead:1:x", [job.id])
-    assert store.get(job.id).lease_owner == "other:1:x"

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from onward.errors import StoreUnavailable
-from onward.worker.loop import Loop
+from onward.worker.loop import Idle, Loop
 from tests.worker.conftest import PATIENCE
 
 
@@ -44,6 +44,19 @@ def test_a_success_resets_the_pause() -> None:
     assert loop.step() == 1.0
     assert loop.failures == 0
     assert loop.step() <= 0.2
+
+
+def test_a_tick_that_did_nothing_is_no_success(caplog: pytest.LogCaptureFixture) -> None:
+    """A sweep that only waits for its time must not be reported as working again while the store is away."""
+    loop = Loop(Flaky(StoreUnavailable("gone"), Idle(2.0), StoreUnavailable("gone"), 1.0), chance=Random(1))
+    with caplog.at_level(logging.INFO):
+        assert loop.step() <= 0.2
+        assert loop.step() == 2.0
+        assert loop.failures == 1
+        loop.step()
+        assert "works again" not in caplog.text
+        loop.step()
+    assert caplog.records[-1].getMessage() == "flaky works again after 2 failures"
 
 
 def test_every_error_is_logged_one_line_for_a_store_and_a_traceback_for_a_defect(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,15 +9,21 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onward.app import Onward
+from onward.cli.worker_process import _say_where
+from onward.clock import FakeClock
+from onward.drivers.memory import MemoryStore
+from onward.errors import StoreUnavailable
 from onward.jobs import Job
 from onward.status import Status
+from onward.telemetry.log import LifecycleLog
+from onward.turn import Swept
 from tests.worker.process_app import JOBS, LEASE, Work
 
 ROOT = Path(__file__).parents[2]
@@ -141,7 +147,7 @@ def test_a_killed_worker_process_has_its_job_run_again_at_once(site: Site) -> No
     site.wait_for_line("start")
     os.kill(site.pids()[0], signal.SIGKILL)
     job = site.wait_until(job_id, Status.COMPLETED)
-    assert (job.attempts, job.lost_leases, len(set(site.pids()))) == (2, 1, 2)
+    assert (job.fence, job.lost_leases, len(set(site.pids()))) == (2, 1, 2)
 
 
 def test_a_killed_supervisor_and_worker_have_their_job_run_within_the_lease(site: Site) -> None:
@@ -198,7 +204,10 @@ def test_a_frozen_process_cannot_complete_what_another_took_over(site: Site) -> 
     first = site.start()
     site.wait_for_line("start")
     frozen = site.pids()[0]
-    os.kill(frozen, signal.SIGSTOP)
+    with site.app.transaction():
+        # With the write lock here it cannot be frozen with that lock in its hands, and keep everyone from the store.
+        os.kill(frozen, signal.SIGSTOP)
+        site.wait_for(lambda: _state(frozen) == "T")
     try:
         site.start()
         job = site.wait_until(job_id, Status.COMPLETED)
@@ -225,6 +234,42 @@ def test_a_stop_ends_within_the_grace_and_gives_the_job_back(site: Site, handler
     job = site.app.get(job_id)
     assert (worker.returncode, job.status, job.attempts, job.releases, job.lost_leases) == (0, Status.QUEUED, 0, 1, 0)
     assert took <= GRACE + 1
+
+
+def test_a_process_that_left_its_group_is_killed_at_the_end_of_the_grace(site: Site) -> None:
+    """A handler may move its process; a supervisor that only knew the group would wait for it for ever."""
+    site.enqueue("moves_to_another_group")
+    worker = site.start()
+    site.wait_for_line("start")
+    took = end(worker)
+    assert worker.returncode == 0
+    assert took <= GRACE + 1 + MARGIN
+    assert not _is_alive(site.pids()[0])
+
+
+def test_what_a_handler_left_running_ends_with_its_process(site: Site) -> None:
+    """After a good end too: nobody would ever stop it."""
+    site.enqueue("leaves_a_process")
+    worker = site.start()
+    site.wait_for_line("start")
+    (left,) = [int(line.split()[1]) for line in site.lines() if line.startswith("left")]
+    assert _is_alive(left)
+    end(worker)
+    assert worker.returncode == 0
+    site.wait_for(lambda: not _is_alive(left))
+
+
+def test_the_copy_of_a_worker_that_a_fork_made_ends_with_its_handler(site: Site) -> None:
+    """It has the claims of its parent in its memory, and must neither run nor settle any of them."""
+    jobs = [site.enqueue("forks")] + [site.enqueue("quick", number) for number in range(1, 4)]
+    site.start(concurrency=1)
+    for job_id in jobs:
+        site.wait_until(job_id, Status.COMPLETED)
+    site.wait_for_line("child")
+    (child,) = site.pids("child")
+    site.wait_for(lambda: not _is_alive(child))
+    assert len(set(site.pids())) == 1
+    assert len(site.pids()) == 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -281,6 +326,51 @@ def test_a_signal_at_the_very_start_is_honoured(site: Site) -> None:
     assert worker.returncode in (0, -signal.SIGTERM)
 
 
+def test_a_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(tmp_path: Path) -> None:
+    """The command says nothing and is gone. Its loading is held up here at the first module that is not the interpreter's own."""
+    go = tmp_path / "reached"
+    (tmp_path / "click.py").write_text(f"import time\nopen({str(go)!r}, 'w').close()\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"}
+    command = subprocess.Popen([sys.executable, "-m", "onward", "worker"], env=environment, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + PATIENCE
+    while not go.exists():
+        assert command.poll() is None
+        assert time.monotonic() < until
+        time.sleep(LOOK_EVERY)
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=PATIENCE)
+    assert (command.returncode, said) == (-signal.SIGINT, "")
+
+
+EMBEDDED = """
+import os, time
+from tests.worker.process_app import app, JOBS, Work
+app.enqueue(JOBS["never"], Work(1))
+try:
+    app.worker(grace="1h", poll="0.1s").run()
+except KeyboardInterrupt:
+    print("quit", app.find()[0].status.value, flush=True)
+"""
+
+
+def test_a_second_ctrl_c_quits_an_embedded_worker_at_once(site: Site) -> None:
+    """No grace of an hour, no traceback from every corner: the job is back, and the program hears of it once."""
+    environment = {**os.environ, "ONWARD_URL": site.url, "EFFECTS": str(site.effects), "PYTHONPATH": str(ROOT / "src")}
+    program = subprocess.Popen(
+        [sys.executable, "-c", "import logging; logging.basicConfig(level='INFO')\n" + EMBEDDED],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    site.workers.append(program)
+    site.wait_for_line("start")
+    program.send_signal(signal.SIGINT)
+    read_until(program, "press it again")
+    program.send_signal(signal.SIGINT)
+    said, logged = program.communicate(timeout=PATIENCE)
+    assert said == "quit queued\n"
+    assert "Traceback" not in logged
+    assert program.returncode == 0
+
+
 def test_a_signal_while_the_worker_process_still_imports_is_honoured(site: Site) -> None:
     """Nothing is claimed yet, so it may simply end; the supervisor must not start another."""
     worker = site.start(grace=f"{2 * PATIENCE}s")
@@ -323,6 +413,56 @@ def test_an_application_that_cannot_be_loaded_ends_the_supervisor(site: Site, ap
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("options", [{}, {"drain": True}])
+def test_a_file_that_is_no_database_ends_the_command(tmp_path: Path, options: dict[str, Any]) -> None:
+    """No waiting mends it, so it is said once, as any other mistake in the settings."""
+    site = Site(tmp_path)
+    site.app.close()
+    (tmp_path / "jobs.db").write_text("a text, and no database\n" * 100)
+    try:
+        worker = site.start(**options)
+        assert worker.wait(PATIENCE) == 3
+        assert worker.stderr is not None
+        errors = [line for line in worker.stderr.read().splitlines() if "INFO" not in line]
+        assert len(errors) == 1
+        assert "is not a SQLite database" in errors[0]
+    finally:
+        site.close()
+
+
+def test_a_drain_ends_where_the_store_cannot_be_made(tmp_path: Path) -> None:
+    """It would wait for a directory for ever, and the cron line behind it with it; a worker that serves may wait."""
+    site = Site(tmp_path)
+    site.url = f"sqlite:///{tmp_path}/nowhere/jobs.db"
+    try:
+        worker = site.start(drain=True)
+        assert worker.wait(PATIENCE) == 3
+        assert worker.stderr is not None
+        assert "/nowhere does not exist" in worker.stderr.read()
+        waiting = site.start()
+        read_until(waiting, "failed (2 in a row)")
+        assert waiting.poll() is None
+    finally:
+        site.close()
+
+
+class ReadOnly(MemoryStore):
+    """Can be read, and every write is refused."""
+
+    def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
+        raise StoreUnavailable("it cannot be written")
+
+
+def test_a_drain_ends_where_the_store_is_only_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    """It opens and reads well, so only a write shows it. What runs as root may write anything, hence no real file."""
+    app = Onward(store=ReadOnly(clock=FakeClock()), jobs=JOBS.values())
+    options = {"queues": (), "concurrency": 1, "drain": True}
+    with pytest.raises(StoreUnavailable, match="cannot be written"):
+        _say_where(app, options, LifecycleLog(sys.stdout))
+    _say_where(app, {**options, "drain": False}, LifecycleLog(sys.stdout))
+    assert "worker_started" in capsys.readouterr().out
+
+
 def _children(parent: int) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -336,8 +476,11 @@ def _children(parent: int) -> list[int]:
 
 
 def _is_alive(pid: int) -> bool:
+    return _state(pid) not in ("Z", None)
+
+
+def _state(pid: int) -> str | None:
     try:
-        with open(f"/proc/{pid}/stat") as status:
-            return status.read().split()[2] != "Z"
-    except FileNotFoundError:
-        return False
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return None

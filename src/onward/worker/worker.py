@@ -173,14 +173,15 @@ class Worker:
         if self._reconcilers:
             threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
         try:
-            self._producing.run()
+            self._serve()
         except KeyboardInterrupt:
-            logger.info("Ctrl-C: no new jobs, running ones may end within the grace; press it again to quit at once")
-            self.producer.doubt()
-        finally:
-            was_quit = self._wind_down()
-        if was_quit:
-            raise KeyboardInterrupt
+            # Raised again once all is given back: whoever called must hear of it.
+            with _deaf_to_ctrl_c():
+                logger.warning("second Ctrl-C: quitting at once, running jobs are given back")
+                self.producer.doubt()
+                self.ask_to_stop(grace=0)
+                self._wind_down()
+            raise KeyboardInterrupt from None
         return self.exit_code
 
     # -- stop ------------------------------------------------------------------------------------------------------
@@ -207,29 +208,30 @@ class Worker:
         """Wait until everything that was due when this was called has been worked off. Says whether that happened in time."""
         return self.producer.wait_until_idle(seconds)
 
-    def _wind_down(self) -> bool:
-        """Bring everything to its end. True when a Ctrl-C cut that short."""
-        began = time.monotonic()
-        was_quit = False
+    def _serve(self) -> None:
+        """Work, and wind down whatever ends that. Raises ``KeyboardInterrupt`` for the second Ctrl-C, wherever it falls."""
         try:
-            for loop in self._maintenance:
-                loop.stop()
-            self.ask_to_stop()
-            self.was_clean = self._stopping.run()
+            self._producing.run()
         except KeyboardInterrupt:
-            was_quit = True
-            with _deaf_to_ctrl_c():
-                logger.warning("second Ctrl-C: quitting at once, running jobs are given back")
-                self.producer.doubt()
-                self.ask_to_stop(grace=0)
-                self.was_clean = self._stopping.run()
+            logger.info("Ctrl-C: no new jobs, running ones may end within the grace; press it again to quit at once")
+            self.producer.doubt()
+        except BaseException:
+            self._wind_down()
+            raise
+        self._wind_down()
+
+    def _wind_down(self) -> None:
+        began = time.monotonic()
+        for loop in self._maintenance:
+            loop.stop()
+        self.ask_to_stop()
+        self.was_clean = self._stopping.run()
         for loop in self.watching:
             loop.stop()
         self.slots.close()
         took = format_duration(timedelta(seconds=round(time.monotonic() - began, 1)))
         logger.info("worker %s stopped after %s%s", self.name, took, "" if self.was_clean else "; handlers that did not end were given up")
         self.finished.set()
-        return was_quit
 
     # -- called by the parts -----------------------------------------------------------------------------------------
 

@@ -145,7 +145,8 @@ def keep_secrets(app: Onward, path: Path) -> str:
     job_id = app.enqueue(app.definitions["echo"], "x").id
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
-            "UPDATE onward_jobs SET payload = ?1, result = ?1, progress = ?1, metadata = ?1 WHERE id = ?2", (SECRETS, job_id)
+            "UPDATE onward_jobs SET payload = :text, result = :text, progress = :text, metadata = :text WHERE id = :id",
+            {"text": SECRETS, "id": job_id},
         )
     return job_id
 

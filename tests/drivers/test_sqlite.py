@@ -61,8 +61,9 @@ def run_python(code: str, **options: object) -> subprocess.CompletedProcess[str]
     return done
 
 
-def start_python(code: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def start_python(code: str, stderr: int | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
 
 
 # -- a new file, and the settings that carry the promises ------------------------------------------------------------
@@ -587,3 +588,22 @@ def test_two_prefixes_share_a_file_without_meeting(path: Path) -> None:
     assert (one.count(JobFilter()), two.count(JobFilter())) == (1, 0)
     one.close()
     two.close()
+
+
+def test_a_store_that_nobody_closed_is_closed_in_silence(path: Path) -> None:
+    """Most applications keep theirs until the end. From Python 3.13 on a connection that is only dropped is warned of."""
+    code = f"""
+        import warnings; warnings.simplefilter("always")
+        from onward.clock import SystemClock
+        from onward.drivers import connect
+        from onward.inspection import JobFilter
+        from onward.testing import make_new_job
+        def use():
+            store = connect("sqlite:///{path}", clock=SystemClock())
+            store.enqueue([make_new_job()])
+            store.count(JobFilter())
+            return store
+        use()
+        kept = use()
+    """
+    assert start_python(code, stderr=subprocess.STDOUT).communicate(timeout=60)[0] == ""

@@ -102,6 +102,15 @@ class SQLiteFile(Forked):
             self._drop_readers()
             self._identity = None
 
+    def __del__(self) -> None:
+        """Close what an application forgot to: from Python 3.13 on a connection that is only dropped is warned of.
+
+        What a fork inherited is not reached here: the child has forgotten it.
+        """
+        if "_readers" in self.__dict__:  # else the making itself failed
+            self._drop_writer()
+            self._readers.close()
+
     def _drop_writer(self) -> None:
         if self._writer is not None:
             close_quietly(self._writer)

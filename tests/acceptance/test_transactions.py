@@ -56,6 +56,7 @@ def test_a_rolled_back_transaction_leaves_no_trace_and_a_committed_one_runs(app:
     assert started_at is not None
     assert started_at - app.get(kept.id).created_at < timedelta(seconds=10)
     assert undone.id not in {event.get("job_id") for event in worker.events}
+    connection.close()
     app.close()
 
 

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_demo_shows_what_it_promises_and_ends_well(tmp_path: Path) -> None:
         "files: 7 checked, 0 wrong",
     ):
         assert said in done.stdout
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         assert connection.execute("SELECT count(*) FROM jobs WHERE status NOT IN ('completed', 'failed')").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM jobs WHERE type = 'write_model'").fetchone() == (99,)
     connection.close()
@@ -72,7 +73,7 @@ def test_the_questions_print_their_queries(tmp_path: Path) -> None:
     answers = run("examples.files.questions", cwd=tmp_path, **home)
     assert answers.returncode == 0, answers.stderr
     assert answers.stdout.count("none") == 6
-    with sqlite3.connect(tmp_path / "home/app.db") as connection:
+    with closing(sqlite3.connect(tmp_path / "home/app.db")) as connection, connection:
         for name in ("outstanding", "failed", "stuck", "durations", "duplicates", "last-hour"):
             printed = run("examples.files.questions", name, "--sql", cwd=tmp_path, **home)
             assert printed.stdout.startswith("-- ")

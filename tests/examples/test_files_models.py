@@ -7,6 +7,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_reconcile_sees_a_model_that_was_changed_by_hand(example: Application) -
 
 def test_the_view_has_the_thirteen_columns_and_the_four_words(example: Application) -> None:
     """The document's own vocabulary, over the one table."""
-    with sqlite3.connect(example.home.HOME / "app.db") as connection:
+    with closing(sqlite3.connect(example.home.HOME / "app.db")) as connection, connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
         assert columns == THIRTEEN
         example.models.write({"id": "a"})
@@ -236,7 +237,7 @@ def test_each_question_is_one_query_over_the_view(example: Application) -> None:
     assert [row[:2] for row in ask("durations")[1]] == [("write_model", 1)]
     assert [(row[0], row[2]) for row in ask("duplicates")[1]] == [("write_summary", 2)]
     assert [row[:3] for row in ask("last-hour")[1]] == [("write_model", "completed", 1), ("write_model", "failed", 1)]
-    with sqlite3.connect(example.home.HOME / "app.db") as connection:
+    with closing(sqlite3.connect(example.home.HOME / "app.db")) as connection, connection:
         connection.execute("UPDATE onward_jobs SET started_at = '2026-01-01T00:00:00.000000Z' WHERE status = 'in_progress'")
     connection.close()
     assert [row[1:3] for row in ask("stuck")[1]] == [("write_model", "test:1:aa")]

@@ -34,6 +34,7 @@ class Shop:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._opened: list[sqlite3.Connection] = []
         self.store: Store = connect(f"sqlite:///{path}", clock=SystemClock())
         self.store.open()
         with self.store.transaction() as connection:
@@ -42,7 +43,13 @@ class Shop:
     def connection(self) -> sqlite3.Connection:
         made = sqlite3.connect(self.path, isolation_level=None)
         made.execute("PRAGMA synchronous=FULL")
+        self._opened.append(made)
         return made
+
+    def close(self) -> None:
+        for connection in self._opened:
+            connection.close()
+        self.store.close()
 
     def sales(self) -> int:
         connection = self.connection()
@@ -60,7 +67,7 @@ class Shop:
 def shop(tmp_path: Path) -> Iterator[Shop]:
     made = Shop(tmp_path / "shop.db")
     yield made
-    made.store.close()
+    made.close()
 
 
 def run(shop: Shop, make_worker: MakeWorker, handler: Callable[[int, JobContext], Any], **rules: Any) -> Any:

@@ -41,7 +41,7 @@ class Shop:
             connection.execute("CREATE TABLE sales (number INTEGER)")
 
     def connection(self) -> sqlite3.Connection:
-        made = sqlite3.connect(self.path, isolation_level=None)
+        made = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         made.execute("PRAGMA synchronous=FULL")
         self._opened.append(made)
         return made

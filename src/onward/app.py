@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
 from onward.clock import Clock, SystemClock
 from onward.definition import Duration, JobDefinition
@@ -25,24 +26,43 @@ from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.settings import find_url
 from onward.spelling import did_you_mean
-from onward.status import Status
+from onward.status import LIVE, Status
+from onward.unique import check_key
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker
 
 P = TypeVar("P")
+R = TypeVar("R")
+Arguments = ParamSpec("Arguments")
 logger = logging.getLogger("onward")
+
+
+def _awaited(verb: Callable[Concatenate[Onward, Arguments], R]) -> Callable[Concatenate[Onward, Arguments], Coroutine[Any, Any, R]]:
+    """Make the twin of a verb for code on an event loop, which the verb itself would keep waiting for the store: it runs in a thread."""
+
+    @wraps(verb)
+    async def twin(self: Onward, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> R:
+        from asyncio import to_thread
+
+        return await to_thread(verb, self, *args, **kwargs)
+
+    twin.__name__, twin.__qualname__ = f"a{verb.__name__}", f"Onward.a{verb.__name__}"
+    twin.__doc__ = f"``{verb.__name__}`` for code on an event loop."
+    return twin
 
 
 class Onward:
     """Jobs of one application in one store.
 
-    ``url`` is ``sqlite:///file.db``, ``sqlite:////absolute/file.db`` or ``memory://``; left out, it comes from ``ONWARD_URL`` or the
-    settings file. ``jobs`` are what ``define_job`` returned. ``services`` is handed to handlers as ``ctx.services``.
-    ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once. ``retention`` says how
-    long finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker
-    start run. ``subscribers`` are called with each ``Event``. ``clock`` tells the store what time it is; a test gives one that it
-    moves. ``store`` is a store that was made already, in place of ``url``, ``strict`` and ``clock``, which belong to its making.
+    ``url`` is ``sqlite:///file.db``, ``sqlite:////absolute/file.db``, ``postgresql://user@host/database`` or ``memory://``; left out, it
+    comes from ``ONWARD_URL`` or the settings file. ``jobs`` are what ``define_job`` returned. ``services`` is handed to handlers as
+    ``ctx.services``. ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once.
+    ``retention`` says how long finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that
+    ``onward reconcile`` and every worker start run. ``subscribers`` are called with each ``Event``. ``clock`` tells the store what time
+    it is; a test gives one that it moves. ``migrate`` makes or changes the tables in Postgres at the first use; without it
+    ``onward migrate`` does. ``store`` is a store that was made already, in place of ``url``, ``strict``, ``clock`` and ``migrate``, which
+    belong to its making.
     Nothing is opened before the first use. Raises ``InvalidDefinition`` or ``InvalidSetting``.
     """
 
@@ -57,14 +77,15 @@ class Onward:
         reconcile: Iterable[Reconciler] = (),
         subscribers: Iterable[Subscriber] = (),
         clock: Clock | None = None,
+        migrate: bool = False,
         store: Store | None = None,
     ) -> None:
-        if store is not None and (url is not None or strict or clock is not None):
+        if store is not None and (url is not None or strict or migrate or clock is not None):
             raise InvalidDefinition(
-                "a store= that was made already has its url, clock and strict: give those when it is made, or leave it out"
+                "a store= that was made already has its url, clock, strict and migrate: give those when it is made, or leave it out"
             )
         self.definitions = Registry(read_many("jobs", jobs, "welcome"))
-        self.store: Store = store or connect(read_url(url) or find_url(), clock=clock or SystemClock(), strict=strict)
+        self.store: Store = store or connect(read_url(url) or find_url(), clock=clock or SystemClock(), strict=strict, migrate=migrate)
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")
@@ -188,6 +209,28 @@ class Onward:
         """Read one job. Raises ``JobNotFound``, also for another owner's job."""
         return self.store.get(job_id, owner=owner)
 
+    def get_owned_job_or_not_found(self, job_id: str, owner: str) -> Job:
+        """``get`` for what a user asks for: ``owner`` is who asks, and can be neither left out nor empty.
+
+        Raises ``JobNotFound`` for a job that is missing and for one that is somebody else's: the same text, by the same query.
+        """
+        if not isinstance(owner, str) or not owner.strip():
+            raise InvalidDefinition(f"owner= is who asks, as text, not {owner!r:.60}: without one this would be anybody's job")
+        return self.store.get(job_id, owner=owner)
+
+    def find_active_job(self, definition: JobDefinition[Any], key: str, *, owner: str = "") -> Job | None:
+        """Read the job that holds this key and is not done with: queued, retrying or in progress. None when there is none.
+
+        For showing it. To start a job once, enqueue with the key: of any number of callers one starts it, and all get that one,
+        while a job that is found here may be gone, or a new one there, by the time of the next call.
+        """
+        if not isinstance(owner, str):
+            raise InvalidDefinition(
+                f"owner= is the owner whose key it is, as text, not {owner!r:.60}; for jobs that nobody owns, leave it out"
+            )
+        where = JobFilter(statuses=tuple(sorted(LIVE)), types=(definition.name, *definition.aliases), key=check_key(key), owner=owner)
+        return next(iter(self.store.find(where, limit=1)), None)
+
     def find(
         self,
         *,
@@ -213,8 +256,10 @@ class Onward:
         )
         return self.store.find(where, limit=limit, before=before)
 
-    def history(self, job_id: str) -> list[Attempt]:
-        """The attempts of a job that were kept, oldest first. Raises ``JobNotFound``."""
+    def history(self, job_id: str, *, owner: str | None = None) -> list[Attempt]:
+        """The attempts of a job that were kept, oldest first. Raises ``JobNotFound``, also for another owner's job."""
+        if owner is not None:
+            self.store.get(job_id, owner=owner)  # an owner never changes, so what follows cannot be somebody else's
         attempts = self.store.history(job_id)
         if not attempts:
             self.store.get(job_id)  # which says that there is no such job
@@ -235,6 +280,13 @@ class Onward:
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         """Remove a job that is not running, and its history."""
         self.store.delete(job_id, owner=owner)
+
+    # What a web handler asks of a store while others wait for its loop.
+    aget = _awaited(get)
+    aget_owned_job_or_not_found = _awaited(get_owned_job_or_not_found)
+    afind_active_job = _awaited(find_active_job)
+    aretry = _awaited(retry)
+    acancel = _awaited(cancel)
 
     # -- run ---------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
@@ -33,12 +33,8 @@ class Transactions(Protocol):
         """A write transaction of the store's own, with the fence checked; completes the job when it commits."""
         ...
 
-    def join(self, context: JobContext, connection: Any) -> AbstractContextManager[Any]:
-        """The same in a transaction that the handler opened itself."""
-        ...
-
-    def join_async(self, context: JobContext, connection: Any) -> AbstractAsyncContextManager[Any]:
-        """The same on a connection whose calls are awaited."""
+    def join(self, context: JobContext, connection: Any) -> Any:
+        """The same in a transaction that the handler opened itself: for ``with``, and for ``async with`` where its calls are awaited."""
         ...
 
     def has_completed(self, context: JobContext) -> bool:
@@ -168,8 +164,8 @@ class JobContext:
         """One commit for the handler's writes, the children and the completion, behind the fence: its effect happens exactly once.
 
         ``with ctx.transaction() as connection:`` opens the store's own transaction (sync handlers). With a connection that the
-        application holds (``with``, or ``async with`` for an async one) everything joins the caller's transaction, which the
-        handler then commits. Raises ``LeaseLost`` before anything is written.
+        application holds (``with``, or ``async with`` where its calls are awaited) everything joins the caller's transaction, which
+        the handler then commits. Raises ``LeaseLost`` before anything is written.
 
         One a run: the first one that commits completes the job, so another raises ``OnwardError``; after a rollback it may be tried
         again. A bare transaction may last 5 seconds on any store, since on SQLite it holds the only write lock; then it is rolled back
@@ -181,8 +177,6 @@ class JobContext:
             raise OnwardError(COMPLETED_ALREADY)
         if connection is None:
             return self._transactions.begin(self)
-        if hasattr(type(connection), "__aenter__"):
-            return self._transactions.join_async(self, connection)
         return self._transactions.join(self, connection)
 
     @contextmanager

@@ -33,6 +33,9 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """True when jobs can join the caller's transaction (``within=``)."""
     survives_process: bool = True
     """False for memory: accepted jobs end with the process."""
+    waits_for_keys: bool = False
+    """True when an enqueue waits for another transaction that has taken its key: it must not keep others waiting that have nothing to
+    do with the key."""
 
 
 class Driver(ABC):
@@ -78,14 +81,18 @@ class Driver(ABC):
         """One transaction of a worker: settle what ended, then claim what is due.
 
         For each settlement whose claim is the newest: the status, the key freed if it ends the job, children, history. A lost one
-        changes nothing and does not undo its neighbours. Safe to repeat after ``OutcomeUnknown``.
+        changes nothing and does not undo its neighbours, and neither does one that would have to wait for somebody else's transaction
+        (``Turn.held_up``). Safe to repeat after ``OutcomeUnknown``.
 
         Raises ``ValueRefused``, and nothing is stored, when one of the settlements holds a value that can never be stored.
         """
 
     @abstractmethod
     def extend(self, extensions: Sequence[Extension]) -> Extended:
-        """Renew leases: each ``lease_until`` becomes now + the claim's lease. Stores also what else the extensions say."""
+        """Renew leases: each ``lease_until`` becomes now + the claim's lease. Stores also what else the extensions say.
+
+        A claim whose row somebody else's transaction holds is neither renewed nor lost: nobody can take it meanwhile.
+        """
 
     @abstractmethod
     def wait(self, timeout: timedelta) -> bool:
@@ -97,6 +104,11 @@ class Driver(ABC):
     @abstractmethod
     def wake(self) -> None:
         """End ``wait`` in this process; when nobody waits, the next one. Safe from any thread and from a signal handler."""
+
+    @property
+    def wakes_surely(self) -> bool:
+        """True while ``wait`` is sure to end when a job becomes claimable, so that a worker need hardly look by itself."""
+        return False
 
     @property
     @abstractmethod
@@ -256,6 +268,21 @@ class Store(Driver):
     @abstractmethod
     def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
         """The query behind ``answer``, to paste into the database's own shell."""
+
+    @abstractmethod
+    def migrate(self) -> None:
+        """Make the tables, or bring them up to date; nothing where they are. Any number of processes may do it at once.
+
+        Raises ``SchemaOutOfDate``, ``StoreBusy``, ``StoreUnavailable``.
+        """
+
+    @abstractmethod
+    def migration_sql(self) -> str:
+        """The script that brings the tables from what they are, or from nothing, to the newest version and records it.
+
+        One transaction, for the database's own shell; a comment when there is nothing to do. Changes nothing; run a second time, the
+        script fails and changes nothing.
+        """
 
     @abstractmethod
     def examine(self) -> list[Finding]:

@@ -65,6 +65,8 @@ class GroupCommit:
         """Accept these jobs, all or none. Blocks until they are committed, or raises what refused them."""
         self._check_process()
         self._check_not_inside()
+        if self._goes_alone(jobs):
+            return self._driver.enqueue(jobs)
         request = _Request(jobs)
         with self._gate:
             self._waiting.append(request)
@@ -87,6 +89,8 @@ class GroupCommit:
         self._check_process()
         self._check_not_inside()
         loop = get_running_loop()
+        if self._goes_alone(jobs):
+            return loop.run_in_executor(None, self._driver.enqueue, jobs)
         request = _Request(jobs, loop, loop.create_future())
         assert request.future is not None
         with self._gate:
@@ -97,6 +101,10 @@ class GroupCommit:
                 self._thread.start()
             self._gate.notify_all()
         return request.future
+
+    def _goes_alone(self, jobs: Sequence[NewJob]) -> bool:
+        """Whether to keep this request out of the group: it may wait for a key that somebody else's open transaction holds."""
+        return self._driver.capabilities.waits_for_keys and any(job.key is not None for job in jobs)
 
     @property
     def waiting(self) -> int:

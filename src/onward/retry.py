@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from datetime import timedelta
 from random import Random
 from typing import Literal, TypeAlias
@@ -11,7 +13,9 @@ from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime, Perman
 
 Backoff: TypeAlias = Literal["exponential", "linear", "fixed"]
 Judgement: TypeAlias = Literal["permanent", "transient", "unknown"]
-ErrorClasses: TypeAlias = tuple[type[BaseException], ...]
+ErrorTest: TypeAlias = type[BaseException] | Callable[[BaseException], bool]
+"""Which errors are meant: those of a class, or those of which a function says so."""
+ErrorTests: TypeAlias = tuple[ErrorTest, ...]
 
 
 class RetryPolicy:
@@ -21,7 +25,8 @@ class RetryPolicy:
     (exponential), ``base * n`` (linear) or ``base`` (fixed), moved by ``jitter`` (a share, both ways) and ``jitter_up_to`` (a duration,
     upwards), and never longer than ``cap``: near the cap, jitter only shortens.
 
-    ``permanent`` and ``transient`` are exception classes, one or a tuple of them; ``on_unknown`` says what any other exception means.
+    ``permanent`` and ``transient`` are exception classes, or functions that say yes or no of an exception; one or a tuple of them, such as
+    ``CONNECTION_ERRORS``. ``on_unknown`` says what any other exception means.
     Raises ``InvalidDefinition`` when an argument makes no sense.
     """
 
@@ -35,8 +40,8 @@ class RetryPolicy:
         jitter: float = 0.15,
         jitter_up_to: timedelta | float | str = "0s",
         cap: timedelta | float | str = "1h",
-        permanent: ErrorClasses | type[BaseException] = (),
-        transient: ErrorClasses | type[BaseException] = (),
+        permanent: ErrorTests | ErrorTest = (),
+        transient: ErrorTests | ErrorTest = (),
         on_unknown: Literal["retry", "dead_letter"] = "retry",
     ) -> None:
         if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1_000_000:
@@ -59,8 +64,8 @@ class RetryPolicy:
         self.backoff: Backoff = backoff
         self.factor = float(factor)  # a whole number to a high power would be computed digit by digit
         self.jitter = jitter
-        self.permanent = _classes("permanent", permanent)
-        self.transient = _classes("transient", transient)
+        self.permanent = _tests("permanent", permanent)
+        self.transient = _tests("transient", transient)
         self.on_unknown = on_unknown
 
     def delay(self, failed_attempts: int, chance: Random) -> timedelta:
@@ -90,9 +95,9 @@ class RetryPolicy:
             return "permanent"
         if isinstance(error, TransientJobError):
             return "transient"
-        if isinstance(error, self.permanent):
+        if _is_meant(error, self.permanent):
             return "permanent"
-        if isinstance(error, self.transient):
+        if _is_meant(error, self.transient):
             return "transient"
         return "unknown"
 
@@ -104,8 +109,58 @@ class RetryPolicy:
         return attempts < max_attempts
 
 
-def _classes(name: str, classes: ErrorClasses | type[BaseException]) -> ErrorClasses:
-    listed = (classes,) if isinstance(classes, type) else classes
-    if not isinstance(listed, tuple) or not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
-        raise InvalidDefinition(f"{name} must be an exception class or a tuple of them, not {classes!r}")
+def _tests(name: str, tests: ErrorTests | ErrorTest) -> ErrorTests:
+    listed = tests if isinstance(tests, tuple) else (tests,)
+    for one in listed:
+        if not (issubclass(one, BaseException) if isinstance(one, type) else callable(one)):
+            raise InvalidDefinition(f"{name} must be an exception class, a function of an exception, or a tuple of them, not {tests!r}")
     return listed
+
+
+def _is_meant(error: BaseException, tests: ErrorTests) -> bool:
+    return any(isinstance(error, one) if isinstance(one, type) else one(error) for one in tests)
+
+
+# -- connection errors -----------------------------------------------------------------------------------------------
+
+_BY_NAME = frozenset(
+    {
+        "socket.gaierror",
+        "ssl.SSLEOFError",
+        "ssl.SSLZeroReturnError",
+        "http.client.BadStatusLine",
+        "http.client.IncompleteRead",
+        "asyncio.exceptions.IncompleteReadError",
+        "smtplib.SMTPServerDisconnected",
+        "smtplib.SMTPConnectError",
+        "httpx.TimeoutException",
+        "httpx.NetworkError",
+        "httpx.ProxyError",
+        "httpx.RemoteProtocolError",
+    }
+)
+"""Known by name, so that none of these modules is loaded to look at an error of another one."""
+_UNREACHABLE = frozenset({errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETRESET})
+
+
+def is_connection_error(error: BaseException) -> bool:
+    """Say whether the standard library or httpx raised this because the other side could not be reached, or did not answer in time.
+
+    An answer is none, whatever it says: not a status of 503, not a refused certificate. Neither is an address that makes no sense.
+    A group, such as an ``asyncio.TaskGroup`` raises, is one if all its members are.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_connection_error, error.exceptions))
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE:
+        return True
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+    if "urllib.error.URLError" in names:  # wraps what went wrong below; an HTTPError has text there
+        reason = getattr(error, "reason", None)
+        return isinstance(reason, BaseException) and is_connection_error(reason)
+    return not names.isdisjoint(_BY_NAME)
+
+
+CONNECTION_ERRORS: ErrorTests = (is_connection_error,)
+"""What a policy is given as ``transient=``, alone or with an application's own: ``(*CONNECTION_ERRORS, ProviderIsAway)``."""

@@ -63,6 +63,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     the outcome that was really stored: a person may have asked to cancel the job, or its result may have no form in a database."""
     lost: tuple[Settlement, ...] = ()
     """Settlements refused because the claim was not the newest any more, or the row is gone. Nothing of them was stored."""
+    held_up: tuple[Settlement, ...] = ()
+    """Settlements that somebody else's open transaction kept from being stored: neither stored nor refused. Send them again later."""
     claims: tuple[Claim, ...] = ()
     """In the order to run them: priority, scheduled_at, id."""
     expired: tuple[Job, ...] = ()

@@ -171,8 +171,8 @@ def newer(path: Path) -> None:
 
 
 def raise_schema_version(connection: sqlite3.Connection) -> None:
-    """Pretend that a later Onward was here."""
-    connection.execute("INSERT INTO onward_schema_version VALUES (999, '2099-01-01')")
+    """Pretend that a later Onward was here, whose tables this one must not use."""
+    connection.execute("INSERT INTO onward_schema_version VALUES (999, '2099-01-01', 999)")
 
 
 COMMANDS_ON_A_STORE = [

@@ -199,7 +199,7 @@ def test_a_newer_schema_asks_for_a_newer_onward(store: SQLiteStore, path: Path) 
     """An old worker must not write what it does not understand."""
     store.enqueue([make_new_job()])
     other = sqlite3.connect(path)
-    other.execute("INSERT INTO onward_schema_version VALUES (999, 'x')")
+    other.execute("INSERT INTO onward_schema_version VALUES (999, 'x', 999)")
     other.commit()
     other.close()
     text = refused(path, SchemaOutOfDate)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
-from onward.drivers.sql.claim import turn
 from onward.drivers.sql.statements import run
+from onward.drivers.sql.turn import turn
+from onward.drivers.sqlite.claim import claim
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.inspection import JobFilter, Retention
 from onward.status import Status
@@ -60,7 +61,7 @@ def steps_of_a_claim(store: SQLiteStore, demand: Demand = DEMAND) -> int:
     connection = sqlite3.connect(store.path, isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     connection.set_progress_handler(count, 1)
-    done = run(connection.cursor(), store.statements, turn((), demand, store.clock.now()))
+    done = run(connection.cursor(), store.statements, turn((), demand, store.clock.now(), claim))
     connection.set_progress_handler(None, 1)
     connection.execute("ROLLBACK")
     connection.close()
@@ -130,7 +131,8 @@ def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
         ("prune_keys", {"now": "", "limit": 1}, "onward_keys_expiring"),
         ("settle", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
         ("complete", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
-        ("extend", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("renew", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("begin_isolated", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
         ("lose", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
     ],
 )

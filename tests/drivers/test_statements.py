@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from importlib.resources import files
 from pathlib import Path
 
 import aiosqlite
 import pytest
 
+import onward.drivers.postgres
 import onward.drivers.sql
 import onward.drivers.sqlite
 from onward.clock import FakeClock
@@ -18,19 +18,50 @@ from onward.drivers.sql.statements import Many, Statement, as_json, load_stateme
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.drivers.sqlite.migrate import migrations, split
 
-SOURCES = [*Path(onward.drivers.sql.__path__[0]).glob("*.py"), *Path(onward.drivers.sqlite.__path__[0]).glob("*.py")]
-TEXT = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
+SHARED = Path(onward.drivers.sql.__path__[0])
+FOLDERS = {"sqlite": Path(onward.drivers.sqlite.__path__[0]), "postgres": Path(onward.drivers.postgres.__path__[0])}
+SOURCES = [source for folder in (SHARED, *FOLDERS.values()) for source in folder.glob("*.py")]
+TEXTS = {name: "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.sql"))) for name, folder in FOLDERS.items()}
+ONE_BACKEND_ONLY = {
+    "sqlite": {
+        *("begin", "lock", "synchronous"),  # its one write lock, and how durable a caller's commits are
+        *("queues", "lanes", "due"),  # its claim: many seeks, each a statement, since a statement costs microseconds
+        "misdated",  # its columns take any text
+        "tables",  # what Postgres asks its catalogs
+    },
+    "postgres": {
+        *("begin", "commit", "clock"),  # its own clock decides
+        "overdue",  # a sweep looks first, in one round trip
+        *("notify", "listen"),
+    },
+}
 
 
-def names_used() -> set[str]:
-    code = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
-    called = set(re.findall(r'(?:Statement|Many)\(\s*"(\w+)"', code)) | set(re.findall(r'statements\["(\w+)"\]', code))
+def names_used(backend: str) -> set[str]:
+    code = "\n".join(source.read_text(encoding="utf-8") for folder in (SHARED, FOLDERS[backend]) for source in folder.glob("*.py"))
+    called = set(re.findall(r'(?:Statement|Many)\(\s*"(\w+)"', code)) | set(re.findall(r'(?:statements|text|_text|raw)\["(\w+)"\]', code))
     return called | {f"question_{name}" for name in ("outstanding", "failed", "stuck", "durations", "duplicates", "last_hour")}
 
 
-def test_every_statement_is_used_and_every_name_exists() -> None:
+@pytest.mark.parametrize("backend", FOLDERS)
+def test_every_statement_is_used_and_every_name_exists(backend: str) -> None:
     """A block that nobody runs misleads; a name without a block fails only when a user meets it."""
-    assert set(load_statements(TEXT)) == names_used()
+    assert set(load_statements(TEXTS[backend])) == names_used(backend)
+
+
+def test_both_files_have_the_same_names() -> None:
+    """They are read side by side; what only one backend has is said here, with the reason."""
+    names = {backend: {name for name in load_statements(text) if not name.startswith("examine_")} for backend, text in TEXTS.items()}
+    assert names["sqlite"] - names["postgres"] == ONE_BACKEND_ONLY["sqlite"] - names["postgres"]
+    assert names["postgres"] - names["sqlite"] == ONE_BACKEND_ONLY["postgres"] - names["sqlite"]
+
+
+@pytest.mark.parametrize("backend", FOLDERS)
+def test_blocks_of_one_name_stand_in_the_same_order(backend: str) -> None:
+    """So that two windows side by side show the same block."""
+    order = {name: list(load_statements(text)) for name, text in TEXTS.items()}
+    common = set(order["sqlite"]) & set(order["postgres"])
+    assert [name for name in order["postgres"] if name in common] == [name for name in order["sqlite"] if name in common]
 
 
 def test_every_statement_can_be_prepared(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from onward.driver import Capabilities
 from onward.errors import DuplicateJob, OutcomeUnknown, StoreBusy, TransactionOpen
 from onward.group_commit import GroupCommit
 from onward.ids import new_id
@@ -22,6 +23,7 @@ def new_job(type: str = "note") -> NewJob:
 class HeldDriver:
     """Records each commit's requests; a commit waits for ``gate`` and then does what ``answer`` says."""
 
+    capabilities = Capabilities(name="held")
     inside_transaction = False
 
     def __init__(self) -> None:

@@ -27,6 +27,7 @@ COMMANDS = {
     "jobs": "Look at jobs, and act on them.",
     "stats": "Answer the six standing questions about the work.",
     "reconcile": "Compare what completed jobs promised with the world outside.",
+    "check": "Find code that enqueues around the primitives.",
     "migrate": "Bring the store's tables up to date.",
     "doctor": "Look for what is wrong with the store and the application.",
     "config": "Show each setting, and where its value comes from.",

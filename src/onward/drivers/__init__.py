@@ -11,15 +11,17 @@ if TYPE_CHECKING:
     from onward.clock import Clock
     from onward.driver import Store
 
-EXAMPLES = "sqlite:///file.db (relative), sqlite:////absolute/file.db or memory://"
+EXAMPLES = "sqlite:///file.db (relative), sqlite:////absolute/file.db, postgresql://user@host/database or memory://"
 
 
-def connect(url: str, *, clock: Clock, strict: bool = False) -> Store:
+def connect(url: str, *, clock: Clock, strict: bool = False, migrate: bool = False) -> Store:
     """Make the store that ``url`` names. Nothing is opened before the first use.
 
     ``sqlite:///file.db?prefix=onward_&timeout=5s&network_file_system=allow``: ``prefix`` begins the names of the tables, ``timeout`` is
     how long a write waits for another writer. ``strict`` refuses callers' connections that could lose commits at a power cut.
-    Raises ``InvalidSetting`` for a URL that names no backend.
+    ``postgresql://user@host/database?schema=onward&timeout=5s&connections=10&notify=off&prepare=off``, and all that libpq knows.
+    ``migrate`` makes or changes the tables in Postgres at the first use; in SQLite that is always done.
+    Raises ``InvalidSetting`` for a URL that names no backend, or one whose library is not installed.
     """
     scheme = url.partition(":")[0].lower() if ":" in url else ""
     if scheme == "memory":
@@ -27,7 +29,7 @@ def connect(url: str, *, clock: Clock, strict: bool = False) -> Store:
     if scheme == "sqlite":
         return _sqlite(url, clock, strict)
     if scheme.partition("+")[0] in ("postgres", "postgresql"):
-        raise InvalidSetting(f"{scheme}:// is not there yet: this version of Onward stores jobs in {EXAMPLES}")
+        return _postgres(url, clock, migrate)
     raise InvalidSetting(f"{_shown(url)!r} names no backend of Onward: use {EXAMPLES}")
 
 
@@ -44,6 +46,19 @@ def _sqlite(url: str, clock: Clock, strict: bool) -> Store:
     path, options = read_url(url)
     store: Store = import_module("onward.drivers.sqlite.driver").SQLiteStore(path, clock=clock, strict=strict, **options)
     return store
+
+
+def _postgres(url: str, clock: Clock, migrate: bool) -> Store:
+    try:
+        import_module("psycopg")
+    except ImportError as error:
+        raise InvalidSetting(f"Postgres needs psycopg: pip install 'onward[postgres]' ({error})") from None
+    from onward.drivers.postgres.driver import PostgresStore
+    from onward.drivers.postgres.url import read_url
+    from onward.settings import Settings
+
+    conninfo, options = read_url(url)
+    return PostgresStore(conninfo, clock=clock, listen_url=Settings().listen_url, migrate=migrate, **options)
 
 
 def _shown(url: str) -> str:

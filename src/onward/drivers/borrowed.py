@@ -1,4 +1,4 @@
-"""Runs operations on a connection that belongs to the caller, whichever library it is from.
+"""Looks up how a connection that belongs to the caller is used, whichever library it is from.
 
 A backend gives a table: the full name of a connection's class → how to use it. Nothing is imported to look a connection up, so no
 library is loaded that the application has not loaded itself.
@@ -7,24 +7,37 @@ library is loaded that the application has not loaded itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from onward.errors import NoTransaction
 
-T = TypeVar("T")
+Colour = Literal["sync", "async"]
+
+_DATABASES = {"sqlite3": "SQLite", "aiosqlite": "SQLite", "psycopg": "Postgres", "psycopg2": "Postgres", "asyncpg": "Postgres"}
+"""Which database the connections of a library lead to."""
+
+
+class Coloured(Protocol):
+    """What a table has for a class of connections."""
+
+    @property
+    def colour(self) -> Colour: ...
+
+
+C = TypeVar("C", bound=Coloured)
 
 
 class Bridge(Struct, frozen=True):
     """How connections of one class are used."""
 
-    colour: Literal["sync", "async"]
+    colour: Colour
     join: Callable[..., Any]
     """Makes a ``Within`` or an ``AsyncWithin`` of the connection."""
 
 
-def find_bridge(connection: Any, bridges: Mapping[str, Bridge], colour: Literal["sync", "async"]) -> Bridge:
+def find_bridge(connection: Any, bridges: Mapping[str, C], colour: Colour) -> C:
     """Say how to use this connection. Raises ``NoTransaction`` when it cannot carry a job."""
     for kind in type(connection).__mro__:
         bridge = bridges.get(f"{kind.__module__}.{kind.__qualname__}")
@@ -33,14 +46,46 @@ def find_bridge(connection: Any, bridges: Mapping[str, Bridge], colour: Literal[
         if bridge.colour != colour:
             raise NoTransaction(_wrong_colour(connection, bridge.colour))
         return bridge
-    known = ", ".join(sorted({name.split(".")[0] for name in bridges}))
-    raise NoTransaction(f"within= was given {_name(connection)}, which this store cannot join: it takes connections of {known}")
+    raise NoTransaction(_cannot_join(connection, bridges))
+
+
+def commits_by_itself(advice: str) -> NoTransaction:
+    """Make the error for a connection in autocommit that is in no transaction."""
+    return NoTransaction(
+        f"the connection given as within= commits every statement by itself, so the job could not join a transaction: {advice}"
+    )
 
 
 def _wrong_colour(connection: Any, colour: str) -> str:
     if colour == "async":
-        return f"within= was given {_name(connection)}, whose calls are awaited: use the async verb, such as await app.aenqueue(...)"
-    return f"within= was given {_name(connection)}, which is synchronous: use the sync verb, such as app.enqueue(...)"
+        return (
+            f"within= was given {_name(connection)}, whose calls are awaited: use the async verb, "
+            "such as await app.aenqueue(...) or async with ctx.transaction(...)"
+        )
+    return (
+        f"within= was given {_name(connection)}, which is synchronous: use the sync verb, "
+        "such as app.enqueue(...) or with ctx.transaction(...)"
+    )
+
+
+def _cannot_join(connection: Any, bridges: Mapping[str, Any]) -> str:
+    theirs = {_DATABASES[library] for library in _libraries_of(connection) if library in _DATABASES}
+    ours = {_DATABASES[library] for library in map(_library, bridges) if library in _DATABASES}
+    if theirs and ours and theirs.isdisjoint(ours):
+        return (
+            f"within= was given {_name(connection)}, a connection to {theirs.pop()}, and the jobs of this store are in {ours.pop()}: "
+            "no transaction spans both; keep the jobs in the database of the data, or enqueue without within= after the commit"
+        )
+    known = ", ".join(sorted(set(map(_library, bridges))))
+    return f"within= was given {_name(connection)}, which this store cannot join: it takes connections of {known}"
+
+
+def _libraries_of(connection: Any) -> list[str]:
+    return [_library(kind.__module__) for kind in type(connection).__mro__]
+
+
+def _library(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _name(connection: Any) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from onward.clock import Clock
 from onward.driver import Store
 from onward.errors import StoreError, ValueRefused
 from onward.outcome import Completed, DeadLettered
@@ -19,16 +21,29 @@ logger = logging.getLogger("onward.worker")
 
 Key = tuple[str, int]
 NOTHING = Turn()
+SHORTEST_HOLD, LONGEST_HOLD = 0.1, 2.0
+"""Seconds before an outcome is sent again that somebody else's transaction held up; doubled each time."""
+NEVER = 86400.0
+
+
+class HeldUp(NamedTuple):
+    """Until when (monotonic) an outcome is not sent again, and how long that pause is."""
+
+    until: float
+    pause: float
 
 
 class Outbox:
     """Used by the claiming thread alone."""
 
-    def __init__(self, store: Store, slots: Slots, reports: Reports) -> None:
+    def __init__(self, store: Store, slots: Slots, reports: Reports, *, clock: Clock) -> None:
         self._store = store
         self._slots = slots
         self._reports = reports
+        self._clock = clock
         self._settlements: dict[Key, Settlement] = {}
+        self._held_up: dict[Key, HeldUp] = {}
+        """Those that somebody else's transaction keeps from being stored; each waits before it is sent again, by itself."""
         self._runs: dict[Key, Run] = {}
         """The run behind a settlement; none for a claim that never started."""
         self.settled = 0
@@ -37,6 +52,16 @@ class Outbox:
     @property
     def is_empty(self) -> bool:
         return not self._settlements
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True when nothing is here that is to be sent now."""
+        return len(self._held_up) == len(self._settlements) and self.held_up_for() > 0
+
+    def held_up_for(self) -> float:
+        """Seconds until what is held up is sent again; a day when nothing is."""
+        now = self._clock.monotonic()
+        return min((one.until - now for one in self._held_up.values()), default=NEVER)
 
     @property
     def size(self) -> int:
@@ -55,18 +80,25 @@ class Outbox:
         self._settlements[(settlement.claim.id, settlement.claim.fence)] = settlement
 
     def turn(self, demand: Demand | None) -> Turn:
-        """One turn of the store with everything that is here. Raises ``StoreError`` and keeps all of it."""
-        settlements = tuple(self._settlements.values())
+        """One turn of the store with what is here. Raises ``StoreError`` and keeps all of it."""
+        self._send_held_up()
+        settlements = tuple(one for key, one in self._settlements.items() if key not in self._held_up)
         try:
-            turn = self._store.turn(settlements, demand)
+            turn = self._store.turn(settlements, demand) if settlements or demand is not None else NOTHING
         except Exception as error:
             if not settlements or not _is_refusal(error):
                 raise
             logger.error("an outcome could not be stored; storing %d of them one by one: %s", len(settlements), error)
             self._store_singly(settlements)
-            return NOTHING if demand is None else self._store.turn((), demand)
+            turn = NOTHING if demand is None else self._store.turn((), demand)
         self._sign_off(turn)
         return turn
+
+    def _send_held_up(self) -> None:
+        """Try again those that have waited long enough: each in a turn of its own, so that it delays nobody else."""
+        now = self._clock.monotonic()
+        for key in [key for key, one in self._held_up.items() if one.until <= now]:
+            self._store_singly([self._settlements[key]])
 
     def _store_singly(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:
@@ -94,8 +126,19 @@ class Outbox:
             logger.warning("job %s was taken from this worker, or its row is gone: its outcome is not stored", settlement.claim.id)
             self._reports.lease_lost(settlement.claim, None if run is None else run.seconds)
 
+        for settlement in turn.held_up:
+            self._hold_up((settlement.claim.id, settlement.claim.fence))
+
+    def _hold_up(self, key: Key) -> None:
+        before = self._held_up.get(key)
+        pause = SHORTEST_HOLD if before is None else min(before.pause * 2, LONGEST_HOLD)
+        self._held_up[key] = HeldUp(self._clock.monotonic() + pause, pause)
+        if before is None:
+            logger.info("the outcome of job %s waits for somebody else's transaction", key[0])
+
     def _take(self, key: Key) -> Run | None:
         self._settlements.pop(key, None)
+        self._held_up.pop(key, None)
         run = self._runs.pop(key, None)
         if run is not None:
             self._slots.forget(run)

@@ -87,12 +87,14 @@ class Producer:
         if self._is_in_doubt:
             self._clear_doubt()
         demand = self._demand()
-        if demand is None and self._outbox.is_empty:
-            return self._without_demand()
-        turn = self._turn(demand)
-        self._reports.expired(turn.expired)
-        self._start(turn.claims)
-        return self._pause(turn, 0 if demand is None else demand.slots)
+        if demand is None and self._outbox.is_at_rest:
+            pause = self._without_demand()
+        else:
+            turn = self._turn(demand)
+            self._reports.expired(turn.expired)
+            self._start(turn.claims)
+            pause = self._pause(turn, 0 if demand is None else demand.slots)
+        return pause if self._outbox.is_empty else min(pause, max(self._outbox.held_up_for(), 0.0))
 
     def settle(self) -> None:
         """Settle what ended, and claim nothing. For a worker that stops."""
@@ -172,17 +174,18 @@ class Producer:
         """How long to rest, and where: at the store if it had less than there was room for, else until a job ends."""
         is_full = len(turn.claims) >= wanted
         self._rests_at_store = not is_full
-        if self._slots.has_ended or not self._outbox.is_empty:
+        if self._slots.has_ended or not self._outbox.is_at_rest:
             return 0.0
         if is_full:
             # With prefetched jobs ending all the time the room may have grown meanwhile.
             return LONGEST_REST if wanted else self._without_demand()
-        due = self._poll if turn.next_due is None else turn.next_due.total_seconds()
+        poll = LONGEST_REST if self._store.wakes_surely else self._poll
+        due = poll if turn.next_due is None else turn.next_due.total_seconds()
         if self._slots.is_empty and not turn.claims:
             self._note_idle()
             if self._drain and due > 0:
                 self._on_drained()
-        return min(due if due > 0 or turn.claims else REST_BEFORE_ASKING_AGAIN, self._poll)
+        return min(due if due > 0 or turn.claims else REST_BEFORE_ASKING_AGAIN, poll)
 
     def _without_demand(self) -> float:
         self._rests_at_store = False

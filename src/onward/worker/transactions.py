@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
+from types import TracebackType
 from typing import Any
 
 from onward.context import COMPLETED_ALREADY, JobContext
@@ -43,13 +44,18 @@ class StoreTransactions:
             yield connection
         context.completed_in_transaction = True
 
+    def join(self, context: JobContext, connection: Any) -> Joining:
+        return Joining(self, context, connection)
+
     @contextmanager
-    def join(self, context: JobContext, connection: Any) -> Iterator[Any]:
+    def joined(self, context: JobContext, connection: Any) -> Iterator[Any]:
+        """Inside the caller's transaction, on a connection whose calls return."""
         with context.collecting_children(), self._ending(context, connection):
             yield connection
 
     @asynccontextmanager
-    async def join_async(self, context: JobContext, connection: Any) -> AsyncIterator[Any]:
+    async def joined_async(self, context: JobContext, connection: Any) -> AsyncIterator[Any]:
+        """``joined`` on a connection whose calls are awaited."""
         with context.collecting_children():
             within, claim = self._store.within_async(connection), self._claim(context)
             try:
@@ -89,6 +95,34 @@ class StoreTransactions:
     def _completion(self, claim: Claim, context: JobContext) -> Settlement:
         context.check_lease()
         return settlement_of(claim, self._definitions[claim.job.type], context, Completed())
+
+
+class Joining:
+    """One use of a caller's connection: ``with`` where its calls return, ``async with`` where they are awaited.
+
+    Which of them is right is not guessed from the connection: the store knows, and says so to who took the other.
+    """
+
+    def __init__(self, transactions: StoreTransactions, context: JobContext, connection: Any) -> None:
+        self._transactions = transactions
+        self._context = context
+        self._connection = connection
+
+    def __enter__(self) -> Any:
+        self._manager = self._transactions.joined(self._context, self._connection)
+        return self._manager.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> bool | None:
+        return self._manager.__exit__(kind, error, traceback)
+
+    async def __aenter__(self) -> Any:
+        self._async_manager = self._transactions.joined_async(self._context, self._connection)
+        return await self._async_manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._async_manager.__aexit__(kind, error, traceback)
 
 
 def _is_completed(context: JobContext, job: Job) -> bool:

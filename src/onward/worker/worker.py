@@ -113,7 +113,7 @@ class Worker:
         )
         pulse = Pulse(clock, min(leases) / 3)
         self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started)
-        outbox = Outbox(store, self.slots, reports)
+        outbox = Outbox(store, self.slots, reports, clock=clock)
         poll_seconds = max(parse_duration(poll).total_seconds(), 0.01)
         self.producer = Producer(
             store,

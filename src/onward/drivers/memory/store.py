@@ -218,6 +218,12 @@ class MemoryStore(Store):
     def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
         raise OnwardError("the memory store has no SQL: ask without --sql, or use a database")
 
+    def migrate(self) -> None:
+        """There are no tables to make."""
+
+    def migration_sql(self) -> str:
+        return "-- there are no tables: these jobs are in memory\n"
+
     def examine(self) -> list[Finding]:
         return [Finding("memory", "warning", "jobs are kept in this process only and end with it: use sqlite:///file.db to keep them")]
 

@@ -36,10 +36,8 @@ def enqueue(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted]]:
         if not answer.is_new:
             answers[position] = answer
     rows = [write_new_job(jobs[position], now, now_text) for position in fresh.values() if position not in answers]
-    if len(rows) == 1:
-        yield Statement("enqueue", rows[0])
-    elif rows:
-        yield Many("enqueue", rows)
+    if rows and (overtaken := (yield Many("enqueue", rows))):
+        yield from _answer_overtaken(jobs, {row[0] for row in overtaken}, answers)
     return [answers.get(position) or Accepted(job.id) for position, job in enumerate(jobs)]
 
 
@@ -66,6 +64,14 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
             return answer_duplicate(job, holder[0][0], holder[0][1])
         # The holder let go between the two statements: try again.
     raise StoreBusy(f"the key {key!r} of {type_} changed hands {MOST_KEY_TRIES} times while it was asked for: try again")
+
+
+def _answer_overtaken(jobs: Sequence[NewJob], ids: set[str], answers: dict[int, Accepted]) -> Operation[None]:
+    """Answer for jobs whose id another transaction stored after ``_stored`` had looked."""
+    stored = yield from _stored([job for job in jobs if job.id in ids])
+    for position, job in enumerate(jobs):
+        if job.id in stored:
+            answers[position] = answer_same_id(job, *stored[job.id])
 
 
 def _stored(jobs: Sequence[NewJob]) -> Operation[dict[str, tuple[str, str]]]:

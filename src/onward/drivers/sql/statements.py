@@ -6,7 +6,7 @@ An operation does no I/O, so it runs unchanged on our own connection, on a calle
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -27,7 +27,9 @@ class Statement(Struct):
 
 
 class Many(Struct):
-    """One statement to run once for each set of parameters; no rows come back."""
+    """One statement to run for each of these sets of parameters. On a backend with several writers, the ``id`` of each that stored
+    nothing comes back, because another transaction had stored that id in the meantime.
+    """
 
     name: str
     parameters: list[dict[str, Any]]
@@ -47,18 +49,13 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) -> T:
-    """Drive an operation to its end on a cursor, and give what it returns. An error of a statement is raised where it was yielded."""
+def drive(execute: Callable[[Statement | Many], list[Row]], operation: Operation[T]) -> T:
+    """Drive an operation to its end, and give what it returns. An error of a statement is raised where it was yielded."""
     try:
         wanted = next(operation)
         while True:
             try:
-                if isinstance(wanted, Many):
-                    cursor.executemany(statements[wanted.name], wanted.parameters)
-                    rows: list[Row] = []
-                else:
-                    cursor.execute(statements[wanted.name], wanted.parameters)
-                    rows = cursor.fetchall()
+                rows = execute(wanted)
             except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
                 wanted = operation.throw(error)
             else:
@@ -66,27 +63,48 @@ def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) 
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+async def drive_awaited(execute: Callable[[Statement | Many], Awaitable[list[Row]]], operation: Operation[T]) -> T:
+    """``drive`` where each statement is awaited."""
+    try:
+        wanted = next(operation)
+        while True:
+            try:
+                rows = await execute(wanted)
+            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
+                wanted = operation.throw(error)
+            else:
+                wanted = operation.send(rows)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) -> T:
+    """``drive`` on a cursor of SQLite."""
+
+    def execute(wanted: Statement | Many) -> list[Row]:
+        if isinstance(wanted, Many):
+            cursor.executemany(statements[wanted.name], wanted.parameters)
+            return []
+        cursor.execute(statements[wanted.name], wanted.parameters)
+        return cursor.fetchall()
+
+    return drive(execute, operation)
 
 
 async def run_async(cursor: Any, statements: Mapping[str, str], operation: Operation[T]) -> T:
     """``run`` on a cursor whose calls are awaited."""
-    try:
-        wanted = next(operation)
-        while True:
-            try:
-                if isinstance(wanted, Many):
-                    await cursor.executemany(statements[wanted.name], wanted.parameters)
-                    rows: list[Row] = []
-                else:
-                    await cursor.execute(statements[wanted.name], wanted.parameters)
-                    rows = list(await cursor.fetchall())
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
-                wanted = operation.throw(error)
-            else:
-                wanted = operation.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+
+    async def execute(wanted: Statement | Many) -> list[Row]:
+        if isinstance(wanted, Many):
+            await cursor.executemany(statements[wanted.name], wanted.parameters)
+            return []
+        await cursor.execute(statements[wanted.name], wanted.parameters)
+        return list(await cursor.fetchall())
+
+    return await drive_awaited(execute, operation)
 
 
 def load_statements(text: str, **replacements: str) -> dict[str, str]:

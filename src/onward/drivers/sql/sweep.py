@@ -17,14 +17,18 @@ from onward.status import Status
 from onward.turn import Extended, Extension, Swept
 
 EXPIRED_PER_SWEEP = 1000
-MISDATED_PER_LANE = 100
 UNBLOCKED_AT_ONCE = 5000
 
 
 def extend(extensions: Sequence[Extension], now: datetime) -> Operation[Extended]:
     """Renew leases by fence, whether or not they have run out already."""
-    rows = [_renewal(one, now) for one in extensions]
-    renewed = yield Statement("extend", {"rows": as_json(rows), "now": write_instant(now)})
+    renewed: list[Row] = []
+    asked = [_renewal(one, now) for one in extensions if not one.began_isolated]
+    if asked:
+        renewed += yield Statement("renew", {"rows": as_json(asked), "now": write_instant(now)})
+    beginning = [_renewal(one, now) for one in extensions if one.began_isolated]
+    if beginning:
+        renewed += yield Statement("begin_isolated", {"rows": as_json(beginning), "now": write_instant(now)})
     ours = {(id_, fence) for id_, fence, _ in renewed}
     return Extended(
         lost=frozenset(one.claim.id for one in extensions if (one.claim.id, one.claim.fence) not in ours),
@@ -38,7 +42,6 @@ def _renewal(extension: Extension, now: datetime) -> dict[str, Any]:
         "fence": extension.claim.fence,
         "lease_until": write_instant(now + extension.claim.lease),
         "progress": None if extension.progress is None else storable(extension.progress),
-        "began_isolated": int(extension.began_isolated),
     }
 
 
@@ -48,19 +51,10 @@ def sweep(now: datetime) -> Operation[Swept]:
     rows = yield Statement("run_out", limits)
     swept = yield from _end(rows, now, LEASE_RAN_OUT)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
-    yield from _set_aside_misdated(now)
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
     too_late = {job.id for job in expired}
     requeued = tuple(job for job in swept.requeued if job.id not in too_late)
     return Swept(requeued=requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired))
-
-
-def _set_aside_misdated(now: datetime) -> Operation[None]:
-    """Dead-letter waiting rows whose ``scheduled_at`` is no instant, so that they could never be due."""
-    queues = [row[0] for row in (yield Statement("queues")) if isinstance(row[0], str)]
-    for queue, priority, _ in (yield Statement("lanes", {"queues": as_json(queues)})):
-        rows = yield Statement("misdated", {"queue": queue, "priority": priority, "limit": MISDATED_PER_LANE})
-        yield from set_aside(read_jobs(rows)[1], write_instant(now))
 
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:

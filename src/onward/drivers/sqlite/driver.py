@@ -16,16 +16,18 @@ from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
 from onward.drivers.sql import people, sweep
-from onward.drivers.sql.claim import turn
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
 from onward.drivers.sql.statements import Operation, load_statements, run
+from onward.drivers.sql.turn import turn
+from onward.drivers.sqlite.claim import claim
 from onward.drivers.sqlite.connection import close_quietly, connect
 from onward.drivers.sqlite.courtesy import Courtesy
 from onward.drivers.sqlite.examine import examine
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.drivers.sqlite.file_system import file_system_of
-from onward.drivers.sqlite.migrate import migrations, version
+from onward.drivers.sqlite.migrate import migration_sql, migrations, version
+from onward.drivers.sqlite.misdated import set_aside_misdated
 from onward.drivers.sqlite.questions import question_sql, questions
 from onward.drivers.sqlite.transaction import transaction
 from onward.drivers.sqlite.url import PREFIX, TIMEOUT, write_url
@@ -98,7 +100,7 @@ class SQLiteStore(Store):
 
     def open(self) -> None:
         self._file.open()
-        self.schema_version = max(migrations())  # older tables were migrated, newer ones refused
+        self.schema_version = self._file.schema_version
 
     def exists(self) -> bool:
         try:
@@ -110,11 +112,21 @@ class SQLiteStore(Store):
         return True
 
     def needs_migration(self) -> bool:
+        return self._found_version() < max(migrations())
+
+    def migrate(self) -> None:
+        self.open()
+
+    def migration_sql(self) -> str:
+        return migration_sql(self._found_version(), self.prefix, str(self.path))
+
+    def _found_version(self) -> int:
+        """Look without making or changing anything."""
         if not self.exists():
-            return True
+            return 0
         connection = connect(self.path, time.monotonic() + self.timeout.total_seconds())
         try:
-            return version(connection, self.statements, self.prefix, str(self.path)) < max(migrations())
+            return version(connection, self.statements, self.prefix, str(self.path))
         finally:
             close_quietly(connection)
 
@@ -155,7 +167,7 @@ class SQLiteStore(Store):
             time.sleep(pause)
         try:
             return self._file.write(
-                lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now())),
+                lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now(), claim)),
                 lambda: tuple(one.claim.id for one in settlements),
                 sees=demand is not None,
             )
@@ -244,6 +256,7 @@ class SQLiteStore(Store):
 
     def sweep(self, types: Collection[str] = ()) -> Swept:
         swept = self._write(lambda: sweep.sweep(self.clock.now()))
+        self._write(lambda: set_aside_misdated(self.clock.now()))
         unblocked = 0
         while types:  # in transactions of their own: other writers get between them
             batch = self._write(lambda: sweep.unblock(types, self.clock.now()))

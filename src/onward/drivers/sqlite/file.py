@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from onward.drivers.fork import Forked
 from onward.drivers.sqlite.commit import commit, roll_back
 from onward.drivers.sqlite.connection import become_wal, close_quietly, connect, create, execute, forget, identity
 from onward.drivers.sqlite.fair_lock import FairLock
 from onward.drivers.sqlite.file_system import is_network
-from onward.drivers.sqlite.fork import Forked
 from onward.drivers.sqlite.migrate import migrate
 from onward.drivers.sqlite.place import Place
 from onward.drivers.sqlite.readers import Readers
@@ -46,6 +46,8 @@ class SQLiteFile(Forked):
         self._now_text = now_text
         self._file_system = file_system
         self._is_forked_inside = False
+        self.schema_version: int | None = None
+        """Which version the tables had when they were opened."""
         self._start_afresh()
         self.follow_forks()
 
@@ -87,7 +89,7 @@ class SQLiteFile(Forked):
         connection = connect(self.path, deadline)
         try:
             become_wal(connection, deadline, str(self.path))
-            migrate(connection, self.statements, self.prefix, self._now_text(), deadline, str(self.path))
+            self.schema_version = migrate(connection, self.statements, self.prefix, self._now_text(), deadline, str(self.path))
             found = identity(self.path)
         except BaseException:
             close_quietly(connection)

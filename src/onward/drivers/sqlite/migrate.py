@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Mapping
-from importlib.resources import files
 
+from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, too_new, whole_script
 from onward.drivers.sqlite.connection import execute
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import SchemaOutOfDate
 
-TABLES = ("jobs", "keys", "history", "rollups", "limits")
-_FILE = re.compile(r"(\d{3})_\w+\.sql")
-
 
 def migrations() -> dict[int, str]:
     """Every migration by its number."""
-    found = {}
-    for file in files("onward.drivers.sqlite").joinpath("migrations").iterdir():
-        if match := _FILE.fullmatch(file.name):
-            found[int(match[1])] = file.read_text(encoding="utf-8")
-    return dict(sorted(found.items()))
+    return load_migrations("onward.drivers.sqlite")
 
 
-def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, now_text: str, deadline: float, path: str) -> None:
-    """Bring the tables up to date. Two processes may do it at once: one waits, and finds it done.
+def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, now_text: str, deadline: float, path: str) -> int:
+    """Bring the tables up to date, and give the version that they have then. Two processes may do it at once: one waits, and finds it done.
 
-    Raises ``SchemaOutOfDate`` for tables that are newer than this Onward, or not Onward's.
+    Raises ``SchemaOutOfDate`` for tables that need a newer Onward, or are not Onward's.
     """
     known = migrations()
-    if version(connection, statements, prefix, path) == max(known):
-        return
+    found = version(connection, statements, prefix, path)
+    if found >= max(known):
+        return found
     execute(connection, "BEGIN IMMEDIATE", deadline, path)
     try:
         present = version(connection, statements, prefix, path)
         for number, text in known.items():
             if number > present:
-                for statement in split(text.replace("{prefix}", prefix)):
+                for statement in split(fill_in(text, _names(prefix, f"'{now_text}'"))):
                     connection.execute(statement)
-                connection.execute(statements["record_migration"], {"version": number, "now": now_text})
         connection.execute("COMMIT")
     except BaseException as error:
         if connection.in_transaction:
@@ -47,10 +39,14 @@ def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
         if isinstance(error, sqlite3.Error):
             raise translate(error, path) from error
         raise
+    return max(present, *known)
 
 
 def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, path: str) -> int:
-    """Read which version the tables have; 0 when there are none. Raises ``SchemaOutOfDate``."""
+    """Read which version the tables have; 0 when there are none. Newer ones than this code knows may be of use to it.
+
+    Raises ``SchemaOutOfDate`` when they are not, when some are missing, and when they are not Onward's.
+    """
     try:
         names = {row[0] for row in connection.execute(statements["tables"]).fetchall()}
         ours = [name for name in TABLES if prefix + name in names]
@@ -62,17 +58,35 @@ def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
                 )
             return 0
         found = connection.execute(statements["schema_version"]).fetchone()[0] or 0
+        newest = max(migrations())
+        # The first tables do not say what they work with; those that this code makes or made work with it.
+        works_with = connection.execute(statements["works_with"]).fetchone()[0] if found > newest else found
     except sqlite3.Error as error:
         raise translate(error, path) from error
-    newest = max(migrations())
-    if found > newest:
-        raise SchemaOutOfDate(
-            f"the tables in {path} have version {found} and are newer than this Onward, which knows {newest}: upgrade Onward"
-        )
-    if found and len(ours) < len(TABLES):
+    if next_step(found, works_with, migrations(), may_migrate=True) is Step.REFUSE_AS_TOO_NEW:
+        raise SchemaOutOfDate(too_new(path, found, works_with))
+    if not found:
+        raise SchemaOutOfDate(f"{path} is incomplete: its table {prefix}schema_version is empty; restore a backup")
+    if len(ours) < len(TABLES):
         missing = next(name for name in TABLES if name not in ours)
         raise SchemaOutOfDate(f"{path} is incomplete: it has no table {prefix}{missing}; restore a backup, or give another file or prefix")
     return int(found)
+
+
+def migration_sql(found: int, prefix: str, path: str) -> str:
+    """Write the script that brings tables of version ``found`` up to date, to be run by hand. Run again, it fails and changes nothing."""
+    return whole_script(
+        found,
+        migrations(),
+        _names(prefix, "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')"),
+        place=path,
+        how="sqlite3 -bail FILE < SCRIPT",
+        begin="BEGIN IMMEDIATE;",
+    )
+
+
+def _names(prefix: str, now: str) -> Mapping[str, str]:
+    return {"prefix": prefix, "now": now}
 
 
 def split(text: str) -> list[str]:

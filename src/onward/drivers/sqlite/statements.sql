@@ -195,15 +195,27 @@ WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue
     AND scheduled_at > '9999-12-31T23:59:59.999999Z'
 ORDER BY scheduled_at, id LIMIT :limit;
 
--- name: extend
--- Renews leases, and stores how far each handler has come and whether it starts alone in its process. An id that does not come back is not ours any more.
+-- name: renew
+-- Renews leases, and stores how far each handler has come. An id that does not come back is not ours any more.
 UPDATE {prefix}jobs SET
-    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress),
-    ran_isolated = ({prefix}jobs.ran_isolated OR asked.began_isolated), updated_at = :now
+    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress), updated_at = :now
 FROM (
     SELECT
         json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until,
-        json_extract(value, '$.progress') AS progress, json_extract(value, '$.began_isolated') AS began_isolated
+        json_extract(value, '$.progress') AS progress
+    FROM json_each(:rows)
+) AS asked
+WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
+RETURNING id, fence, cancel_requested_at;
+
+-- name: begin_isolated
+-- The same for handlers that start now and have their process to themselves; they may start once this is stored.
+UPDATE {prefix}jobs SET
+    lease_until = asked.lease_until, progress = coalesce(asked.progress, {prefix}jobs.progress), ran_isolated = 1, updated_at = :now
+FROM (
+    SELECT
+        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until,
+        json_extract(value, '$.progress') AS progress
     FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
@@ -393,8 +405,9 @@ SELECT name FROM sqlite_master WHERE type IN ('table', 'view');
 -- name: schema_version
 SELECT max(version) FROM {prefix}schema_version;
 
--- name: record_migration
-INSERT INTO {prefix}schema_version (version, applied_at) VALUES (:version, :now);
+-- name: works_with
+-- Only tables of version 2 and newer have it.
+SELECT max(works_with) FROM {prefix}schema_version;
 
 
 -- == examine ==

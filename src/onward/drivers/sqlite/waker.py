@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from onward.drivers.fork import Forked
 from onward.drivers.sqlite.file_events import FileEvents, watch
-from onward.drivers.sqlite.fork import Forked
 
 # The event comes when the log is written, a moment before the commit can be read: its fsync lies in between. So one looks again,
 # quickly at first, then ever more slowly: a slow disk is found out late, but not only by the next poll.

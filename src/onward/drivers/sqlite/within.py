@@ -1,25 +1,22 @@
-"""Jobs on a caller's ``sqlite3`` or ``aiosqlite`` connection: part of its transaction, and untouched by its settings."""
+"""Jobs on a caller's SQLite connection: part of its transaction, and untouched by its settings."""
 
 from __future__ import annotations
 
 import sqlite3
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from onward.clock import Clock
-from onward.driver import AsyncWithin, Within
-from onward.drivers.borrowed import Bridge
-from onward.drivers.sql import people
-from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.statements import Operation, Statement, run, run_async
+from onward.drivers.borrowed import commits_by_itself
+from onward.drivers.sql.joined import Link, bridges_over
+from onward.drivers.sql.statements import Many, Operation, Row, Statement
 from onward.drivers.sqlite.transaction import GuardedConnection
 from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
-from onward.jobs import Accepted, Job, NewJob
-from onward.turn import Claim, Settlement
 
 T = TypeVar("T")
 FULL = 2
@@ -27,102 +24,99 @@ _has_warned = False
 
 
 class Joined(Struct, frozen=True):
-    """What both colours need of the store."""
+    """What a link needs of the store."""
 
     statements: Mapping[str, str]
     clock: Clock
     path: str
     strict: bool
+    open: Callable[[], None] = lambda: None
+    """Makes the tables if there are none yet; called while the caller is in no transaction, whose lock it would need."""
 
 
-class SQLiteWithin(Within):
-    """``Within`` on a ``sqlite3.Connection``."""
+class _SQLiteLink(Link):
+    """What both colours have in common."""
 
-    def __init__(self, connection: sqlite3.Connection, joined: Joined) -> None:
-        self._connection = connection
-        self._joined = joined
-        check_transaction(connection)
-        self._run(check_durability(joined))
+    advice = "execute BEGIN IMMEDIATE first"
+    joined: Joined
 
-    def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
-        return self._write(enqueue(jobs, self._joined.clock.now()))
+    def check(self) -> None:
+        if _is_begun(self.connection):
+            return
+        # autocommit (3.12 and newer): -1 means that isolation_level decides.
+        autocommit = getattr(self.connection, "autocommit", -1)
+        if autocommit is True or (autocommit == -1 and self.connection.isolation_level is None):
+            raise commits_by_itself(self.how_to_begin)
+        self.joined.open()
 
-    def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._run(people.get(job_id, owner))
+    def opening(self) -> Operation[None]:
+        return self.reading(check_durability(self.joined))
 
-    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._write(people.cancel(job_id, owner, self._joined.clock.now()))
+    def whole(self, make: Callable[[datetime], Operation[T]]) -> Operation[T]:
+        """The write lock is taken before anything is read."""
+        return self.reading(self._in_savepoint(make(self.joined.clock.now())))
 
-    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._write(people.retry(job_id, owner, self._joined.clock.now()))
-
-    def confirm(self, claim: Claim) -> None:
-        self._write(people.confirm(claim, self._joined.clock.now()))
-
-    def settle(self, settlement: Settlement) -> None:
-        self._write(people.settle_one(settlement, self._joined.clock.now()))
-
-    def _write(self, operation: Operation[T]) -> T:
-        return self._run(in_savepoint(self._connection, operation))
-
-    def _run(self, operation: Operation[T]) -> T:
+    def _in_savepoint(self, operation: Operation[T]) -> Operation[T]:
+        if not self.connection.in_transaction:
+            yield Statement("begin")
+        yield Statement("savepoint")
         try:
-            cursor = own_cursor(self._connection)
-            return run(cursor, self._joined.statements, as_text(self._connection, operation))
-        except ERRORS as error:
-            raise explain(error, self._joined) from error
+            yield Statement("lock")
+            result = yield from operation
+        except GeneratorExit:
+            raise
+        except BaseException:
+            if self.connection.in_transaction:  # a full disk has rolled everything back
+                yield Statement("undo_savepoint")
+                yield Statement("release_savepoint")
+            raise
+        yield Statement("release_savepoint")
+        return result
 
-
-class AioSQLiteWithin(AsyncWithin):
-    """``AsyncWithin`` on an ``aiosqlite.Connection``."""
-
-    def __init__(self, connection: Any, joined: Joined) -> None:
-        self._connection = connection
-        self._joined = joined
-        check_transaction(connection)
-        self._is_checked = False
-
-    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
-        return await self._write(enqueue(jobs, self._joined.clock.now()))
-
-    async def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        return await self._run(people.get(job_id, owner))
-
-    async def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
-        return await self._write(people.cancel(job_id, owner, self._joined.clock.now()))
-
-    async def retry(self, job_id: str, *, owner: str | None = None) -> Job:
-        return await self._write(people.retry(job_id, owner, self._joined.clock.now()))
-
-    async def confirm(self, claim: Claim) -> None:
-        await self._write(people.confirm(claim, self._joined.clock.now()))
-
-    async def settle(self, settlement: Settlement) -> None:
-        await self._write(people.settle_one(settlement, self._joined.clock.now()))
-
-    async def _write(self, operation: Operation[T]) -> T:
-        return await self._run(in_savepoint(self._connection, operation))
-
-    async def _run(self, operation: Operation[T]) -> T:
+    def reading(self, operation: Operation[T]) -> Operation[T]:
+        """Run an operation while text comes as ``str``, whatever the caller wants of its own."""
+        factory = self.connection.text_factory
+        self.connection.text_factory = str
         try:
-            cursor = await self._connection.cursor()
-            cursor.row_factory = None
-            if not self._is_checked:
-                await run_async(cursor, self._joined.statements, check_durability(self._joined))
-                self._is_checked = True
-            return await run_async(cursor, self._joined.statements, as_text(self._connection, operation))
-        except ERRORS as error:
-            raise explain(error, self._joined) from error
+            return (yield from operation)
+        finally:
+            self.connection.text_factory = factory
+
+    def explain(self, error: Exception) -> Exception:
+        # aiosqlite says ValueError when it is closed.
+        return explain(error, self.joined) if isinstance(error, sqlite3.Error | OverflowError | ValueError) else error
 
 
-BRIDGES = {
-    "sqlite3.Connection": Bridge("sync", SQLiteWithin),
-    "aiosqlite.core.Connection": Bridge("async", AioSQLiteWithin),
-}
+class SQLiteLink(_SQLiteLink):
+    """On a ``sqlite3.Connection``."""
+
+    colour = "sync"
+
+    def execute(self, wanted: Statement | Many) -> list[Row]:
+        cursor = own_cursor(self.connection)
+        if isinstance(wanted, Many):
+            cursor.executemany(self.joined.statements[wanted.name], wanted.parameters)
+        else:
+            cursor.execute(self.joined.statements[wanted.name], wanted.parameters)
+        return cursor.fetchall()
 
 
-ERRORS = (sqlite3.Error, UnicodeEncodeError, OverflowError, ValueError)
-"""What a connection may raise: aiosqlite says ValueError when it is closed."""
+class AioSQLiteLink(_SQLiteLink):
+    """On an ``aiosqlite.Connection``."""
+
+    colour = "async"
+
+    async def execute(self, wanted: Statement | Many) -> list[Row]:
+        cursor = await self.connection.cursor()
+        cursor.row_factory = None
+        if isinstance(wanted, Many):
+            await cursor.executemany(self.joined.statements[wanted.name], wanted.parameters)
+        else:
+            await cursor.execute(self.joined.statements[wanted.name], wanted.parameters)
+        return list(await cursor.fetchall())
+
+
+BRIDGES = bridges_over({"sqlite3.Connection": SQLiteLink, "aiosqlite.core.Connection": AioSQLiteLink})
 
 
 def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
@@ -135,50 +129,14 @@ def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
     return cursor
 
 
-def in_savepoint(connection: Any, operation: Operation[T]) -> Operation[T]:
-    """Run an operation whole or not at all inside the caller's transaction; the write lock is taken before anything is read."""
-    if not connection.in_transaction:
-        check_transaction(connection)
-        yield Statement("begin")
-    yield Statement("savepoint")
+def _is_begun(connection: Any) -> bool:
     try:
-        yield Statement("lock")
-        result = yield from operation
-    except GeneratorExit:
-        raise
-    except BaseException:
-        if connection.in_transaction:  # a full disk has rolled everything back
-            yield Statement("undo_savepoint")
-            yield Statement("release_savepoint")
-        raise
-    yield Statement("release_savepoint")
-    return result
-
-
-def as_text(connection: Any, operation: Operation[T]) -> Operation[T]:
-    """Run an operation while text comes as ``str``, whatever the caller wants of its own."""
-    factory = connection.text_factory
-    connection.text_factory = str
-    try:
-        return (yield from operation)
-    finally:
-        connection.text_factory = factory
-
-
-def check_transaction(connection: Any) -> None:
-    """Raise ``NoTransaction`` for a connection that is in no transaction and will not be in one by the next statement."""
-    try:
-        if connection.in_transaction:
-            return
-        # autocommit (3.12 and newer): -1 means that isolation_level decides. Reading it can fail where in_transaction does not.
-        autocommit = getattr(connection, "autocommit", -1)
+        is_begun: bool = connection.in_transaction
+        if not is_begun:
+            _ = connection.isolation_level  # can fail where in_transaction does not
     except (sqlite3.Error, ValueError) as error:
         raise NoTransaction(f"the connection given as within= is in no transaction: {error}") from error
-    if autocommit is True or (autocommit == -1 and connection.isolation_level is None):
-        raise NoTransaction(
-            "the connection given as within= commits every statement by itself, so the job could not join a transaction: "
-            "execute BEGIN IMMEDIATE first"
-        )
+    return is_begun
 
 
 def check_durability(joined: Joined) -> Operation[None]:

@@ -72,7 +72,7 @@ class TestBadRows:
         ("column", "value"),
         [
             ("max_attempts", "many"),
-            ("created_at", "yesterday"),
+            ("created_at", "some day"),
             ("releases", -1),
             *((count, 2**63 - 1) for count in ("attempts", "fence", "lost_leases", "releases", "snoozes")),
         ],

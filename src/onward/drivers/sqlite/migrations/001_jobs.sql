@@ -101,3 +101,5 @@ CREATE TABLE {prefix}limits (
     running INTEGER NOT NULL DEFAULT 0,
     updated_at TEXT NOT NULL
 ) WITHOUT ROWID;
+
+INSERT INTO {prefix}schema_version (version, applied_at) VALUES (1, {now});

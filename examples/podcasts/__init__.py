@@ -1,0 +1,1 @@
+"""A web back end whose users have their scripts made into audio, with Onward doing the work behind it."""

@@ -1,0 +1,54 @@
+"""Several independent enqueues in one commit, each stored whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import psycopg
+
+from onward.drivers.postgres.connections import StoreConnection
+from onward.drivers.postgres.database import Database
+from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.statements import Statement
+from onward.errors import DuplicateJob, OnwardError, ValueRefused
+from onward.jobs import Accepted, NewJob
+
+Answer = list[Accepted] | Exception
+
+
+def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Answer]:
+    """Store each request, or say what refused it; one refusal does not disturb the others."""
+    try:
+        return _together(database, requests)
+    except (DuplicateJob, ValueRefused) as refusal:
+        if len(requests) == 1:
+            if isinstance(refusal, DuplicateJob):
+                return [refusal]
+            raise
+    return database.transact(lambda connection, now: [_apart(database, connection, one, now) for one in requests], lambda: _ids(requests))
+
+
+def _together(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Answer]:
+    """All of them as one: a statement or two for any number of callers. Raises what refused one of them; nothing is stored then."""
+    jobs = [job for request in requests for job in request]
+    accepted = iter(database.write(lambda now: enqueue(jobs, now), lambda: _ids(requests)))
+    return [[next(accepted) for _ in request] for request in requests]
+
+
+def _apart(database: Database, connection: StoreConnection, request: Sequence[NewJob], now: datetime) -> Answer:
+    database.run_on(connection, Statement("savepoint"))
+    try:
+        answer: Answer = database.drive_on(connection, enqueue(request, now))
+    except (DuplicateJob, ValueRefused, psycopg.Error, UnicodeEncodeError) as error:
+        refusal = error if isinstance(error, OnwardError) else database.explain(error)
+        if not isinstance(refusal, DuplicateJob | ValueRefused):
+            raise
+        database.run_on(connection, Statement("undo_savepoint"))
+        answer = refusal
+    database.run_on(connection, Statement("release_savepoint"))
+    return answer
+
+
+def _ids(requests: Sequence[Sequence[NewJob]]) -> tuple[str, ...]:
+    return tuple(job.id for request in requests for job in request)

@@ -1,0 +1,226 @@
+"""One Postgres database as a process uses it: how an operation is run, committed, and tried again; what may be said when it fails."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+
+from onward.clock import Clock, SystemClock
+from onward.drivers.postgres.connections import Connections, StoreConnection
+from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.transaction import GuardedConnection, guarded
+from onward.drivers.postgres.vendor_errors import DEADLOCK, SERIALIZATION_FAILURE, is_connection_lost, sqlstate_of, text_of, translate
+from onward.drivers.sql.rows import write_instant
+from onward.drivers.sql.statements import Many, Operation, Row, Statement, drive
+from onward.errors import OnwardError, OutcomeUnknown, StoreBusy, TransactionOpen
+
+T = TypeVar("T")
+TRIES = 5
+"""How often a transaction is begun that met another one (a deadlock, a serialization failure)."""
+ANSWER_WITHIN = 5.0
+"""Seconds, beyond the time that a statement may wait for locks, after which a server that says nothing counts as gone."""
+LOOK_WITHIN = 120.0
+"""The same for what only reads, and may have to read a lot."""
+UNTRANSLATED = (psycopg.Error, UnicodeEncodeError, OverflowError, OSError)
+
+
+class Database:
+    """Every error that leaves is one of ``onward.errors``."""
+
+    def __init__(
+        self, connections: Connections, text: StatementText, clock: Clock, *, timeout: float, place: str, check: Callable[[], None]
+    ) -> None:
+        self._connections = connections
+        self._text = text
+        self._clock = clock
+        self._timeout = timeout
+        self._place = place
+        self._check = check
+        self._inside: set[int] = set()
+
+    @property
+    def own_clock(self) -> Callable[[], datetime] | None:
+        """The clock that counts in place of the database's; only a test has one."""
+        return None if isinstance(self._clock, SystemClock) else self._clock.now
+
+    @property
+    def is_inside(self) -> bool:
+        """True in a thread that is inside a transaction of the store's own."""
+        return threading.get_ident() in self._inside
+
+    def refuse_inside(self) -> None:
+        """Raise ``TransactionOpen`` in a thread that is inside a transaction of the store's own: it could wait for itself."""
+        if self.is_inside:
+            raise TransactionOpen(
+                "this thread is inside a transaction of the store, so the call could only wait for itself: pass within=connection"
+            )
+
+    # -- one operation -----------------------------------------------------------------------------------------------
+
+    def write(
+        self,
+        operation: Callable[[datetime], Operation[T]],
+        ids: Callable[[], tuple[str, ...]] = tuple,
+        *,
+        lock_timeout: float | None = None,
+        is_spare: bool = False,
+    ) -> T:
+        """Run an operation in one transaction. ``ids`` are named when the outcome of the commit is unknown.
+
+        ``lock_timeout`` is how many seconds a statement waits for another transaction.
+        """
+        return self.transact(lambda connection, now: self.drive_on(connection, operation(now)), ids, lock_timeout, is_spare)
+
+    def transact(
+        self,
+        work: Callable[[StoreConnection, datetime], T],
+        ids: Callable[[], tuple[str, ...]] = tuple,
+        lock_timeout: float | None = None,
+        is_spare: bool = False,
+    ) -> T:
+        """``write`` for work that runs several operations."""
+        self.refuse_inside()
+        self._check()
+        waits = self._timeout if lock_timeout is None else lock_timeout
+
+        def once() -> T:
+            with self._connections.lend(waits + ANSWER_WITHIN, first=self._beginning(waits), is_spare=is_spare) as (connection, now):
+                result = work(connection, now)
+                self._commit(connection, ids)
+                return result
+
+        return self._insist(once)
+
+    def _insist(self, once: Callable[[], T]) -> T:
+        """Do it, and do it again when another transaction was in the way that will not be there the next time."""
+        for tries_left in range(TRIES - 1, -1, -1):
+            try:
+                return once()
+            except UNTRANSLATED as error:
+                if not tries_left or sqlstate_of(error) not in (SERIALIZATION_FAILURE, DEADLOCK):
+                    raise translate(error, self._place) from error
+            time.sleep(random.uniform(0.001, 0.02) * (TRIES - tries_left))
+        raise AssertionError("the last try raises")
+
+    def _beginning(self, lock_timeout: float) -> Callable[[StoreConnection], datetime]:
+        def begin(connection: StoreConnection) -> datetime:
+            now = connection.begin(self._text, lock_timeout)
+            own = self.own_clock
+            return now if own is None else own()
+
+        return begin
+
+    def _commit(self, connection: StoreConnection, ids: Callable[[], tuple[str, ...]]) -> None:
+        try:
+            status = connection.end(self._text)
+        except UNTRANSLATED as error:
+            if not is_connection_lost(error):
+                raise
+            raise OutcomeUnknown(
+                f"the connection to {self._place} was lost in the middle of the commit, so the change may or may not be stored: "
+                "repeat it with the same id or key",
+                job_ids=ids(),
+            ) from error
+        if status != "COMMIT":
+            raise StoreBusy(f"{self._place} rolled the transaction back instead of committing it: nothing was stored; try again")
+
+    def read(self, operation: Callable[[], Operation[T]], *, patience: float | None = None, is_spare: bool = False) -> T:
+        """Run an operation whose statements only read; each sees what is committed by then."""
+        patience = self._timeout + ANSWER_WITHIN if patience is None else patience
+        self.refuse_inside()
+        self._check()
+
+        def once() -> T:
+            with self._connections.lend(patience, first=lambda one: self.drive_on(one, operation()), is_spare=is_spare) as (_, result):
+                return result
+
+        return self._insist(once)
+
+    def alone(self, wanted: Statement) -> list[Row]:
+        """Run one statement that changes something and commits by itself. Raises ``OutcomeUnknown`` when its answer was lost."""
+        self.refuse_inside()
+        self._check()
+
+        def once() -> list[Row]:
+            with self._connections.lend(self._timeout + ANSWER_WITHIN, first=_nothing, is_spare=True) as (connection, _):
+                return self._run_alone(connection, wanted)
+
+        return self._insist(once)
+
+    def _run_alone(self, connection: StoreConnection, wanted: Statement) -> list[Row]:
+        try:
+            return connection.run(self._text, wanted)
+        except UNTRANSLATED as error:
+            if not is_connection_lost(error):
+                raise
+            self._connections.forget_idle()
+            raise OutcomeUnknown(f"the connection to {self._place} was lost before the answer came ({text_of(error)})") from error
+
+    def ask(self, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+        """Run a query that takes no parameters; gives the names of its columns, and its rows. Raises as ``read``."""
+
+        def look(connection: StoreConnection) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+            cursor = psycopg.Cursor(connection).execute(sql)
+            return tuple(column.name for column in cursor.description or ()), tuple(cursor.fetchall())
+
+        self.refuse_inside()
+        self._check()
+        with self._translating(), self._connections.lend(LOOK_WITHIN, first=look) as (_, answer):
+            return answer
+
+    # -- steps of work that runs several operations ------------------------------------------------------------------
+
+    def run_on(self, connection: StoreConnection, wanted: Statement | Many) -> list[Row]:
+        return connection.run(self._text, wanted)
+
+    def drive_on(self, connection: StoreConnection, operation: Operation[T]) -> T:
+        return drive(lambda wanted: connection.run(self._text, wanted), operation)
+
+    def explain(self, error: BaseException) -> OnwardError:
+        return translate(error, self._place)
+
+    # -- an application's transaction --------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, limit: timedelta | None) -> Iterator[GuardedConnection]:
+        """Lend a connection in a transaction; commit at the end, roll back on an exception or when ``limit`` is over."""
+        self.refuse_inside()
+        self._check()
+        thread = threading.get_ident()
+        with ExitStack() as lent:
+            with self._translating():
+                lending = self._connections.lend(self._timeout + ANSWER_WITHIN, first=self._beginning(self._timeout))
+                connection, _ = lent.enter_context(lending)
+            self._inside.add(thread)
+            try:
+                with guarded(connection, limit, self._clock) as given:
+                    yield given  # the application's own errors are passed on as they are
+                with self._translating():
+                    self._commit(connection, tuple)
+            finally:
+                self._inside.discard(thread)
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
+        except UNTRANSLATED as error:
+            raise translate(error, self._place) from error
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def now_text(self) -> str | None:
+        """What a statement that commits by itself is given as ``now``: nothing, so that the database's clock counts, except in a test."""
+        own = self.own_clock
+        return None if own is None else write_instant(own())
+
+
+def _nothing(connection: StoreConnection) -> None:
+    """What needs no transaction begins with nothing."""

@@ -1,0 +1,258 @@
+"""``PostgresStore``: every verb of a store over one schema of a Postgres database. The verbs are operations; the database runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from onward.clock import Clock
+from onward.driver import AsyncWithin, Capabilities, Store, Within
+from onward.drivers.borrowed import find_bridge
+from onward.drivers.postgres import claim
+from onward.drivers.postgres.accept import accept
+from onward.drivers.postgres.connections import Connections
+from onward.drivers.postgres.database import LOOK_WITHIN, Database
+from onward.drivers.postgres.examine import examine
+from onward.drivers.postgres.questions import question_sql
+from onward.drivers.postgres.schema import Schema
+from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_schema, write_url
+from onward.drivers.postgres.waker import Waker
+from onward.drivers.postgres.within import BRIDGES, Joined
+from onward.drivers.sql import people, sweep
+from onward.drivers.sql.statements import Operation, Statement, as_json
+from onward.drivers.sql.turn import Found, turn
+from onward.errors import StoreBusy
+from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
+from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
+
+T = TypeVar("T")
+TURN_WAITS = 1.0
+"""Seconds that a turn waits for somebody else's transaction before it stores its outcomes one by one."""
+ONE_WAITS = 0.05
+"""Seconds that one outcome is waited for then."""
+MOST_HELD_UP = 3
+"""After that many in a row the whole table is taken to be locked."""
+
+
+class PostgresStore(Store):
+    """Jobs in the tables of ``schema`` in the database that ``url`` names, a connection string for libpq.
+
+    ``timeout`` is how long a write waits for other transactions. ``connections`` is how many are lent to the application at once.
+    ``notify`` says whether enqueues notify workers; without it they poll. ``prepare`` says whether statements may be prepared by name,
+    which some poolers cannot have. ``listen_url`` is where notifications are listened for, if a pooler stands before ``url``.
+    ``migrate`` makes or changes the tables at the first use; else they must be there. Nothing is opened before the first use.
+    """
+
+    capabilities = Capabilities(name="postgres", waits_for_keys=True)
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock,
+        schema: str = SCHEMA,
+        timeout: timedelta = TIMEOUT,
+        connections: int = CONNECTIONS,
+        notify: bool = True,
+        prepare: bool = True,
+        listen_url: str | None = None,
+        migrate: bool = False,
+    ) -> None:
+        self.clock = clock
+        self.schema = check_schema(schema)
+        self.url = write_url(url, schema)
+        self._text = StatementText(schema, notify=notify)
+        self._schema = Schema(url, schema, migrate=migrate, place=self.url)
+        self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
+        self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)
+        self._listen_url = (listen_url or url) if notify else None
+        self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, self._ping)
+
+    # -- every backend -----------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self.schema_version = self._schema.open()
+
+    def needs_migration(self) -> bool:
+        return self._schema.needs_migration()
+
+    def migrate(self) -> None:
+        self.schema_version = self._schema.migrate()
+
+    def migration_sql(self) -> str:
+        return self._schema.migration_sql()
+
+    def close(self) -> None:
+        self._database.refuse_inside()
+        self._waker.close()
+        self._connections.close()
+
+    def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
+        answers = accept(self._database, requests)
+        self._waker.wake()
+        return answers
+
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        if demand is not None:
+            self._waker.serve(demand.queues)
+        if not settlements:
+            return Turn() if demand is None else self._claim(demand)
+        try:
+            return self._settle(settlements, demand, TURN_WAITS)
+        except StoreBusy:
+            return self._settle_singly(settlements, demand)
+
+    def _settle(self, settlements: Sequence[Settlement], demand: Demand | None, waits: float) -> Turn:
+        return self._database.write(
+            lambda now: turn(settlements, demand, now, claim.claim),
+            lambda: tuple(one.claim.id for one in settlements),
+            lock_timeout=waits,
+            is_spare=True,
+        )
+
+    def _settle_singly(self, settlements: Sequence[Settlement], demand: Demand | None) -> Turn:
+        """Somebody's open transaction holds a row of a job that ended, or a key that a child needs: it must not hold up the others."""
+        done: list[Turn] = []
+        held_up: list[Settlement] = []
+        for one in settlements:
+            if len(held_up) >= MOST_HELD_UP and not done:
+                held_up.append(one)
+                continue
+            try:
+                done.append(self._settle([one], None, ONE_WAITS))
+            except StoreBusy:
+                held_up.append(one)
+        found = Turn() if demand is None else self._claim(demand)
+        return Turn(
+            settled=tuple(one for turned in done for one in turned.settled),
+            lost=tuple(one for turned in done for one in turned.lost),
+            held_up=tuple(held_up),
+            claims=found.claims,
+            expired=found.expired,
+            next_due=found.next_due,
+        )
+
+    def _claim(self, demand: Demand) -> Turn:
+        found = Found()
+        own = self._database.own_clock
+        look = claim.read(self._database.alone(claim.ask(demand, found, None if own is None else own())), demand, found)
+        if not look.is_tidy:
+            self._database.write(lambda now: claim.go_on(found, look, demand, now), is_spare=True)
+        return Turn(claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due)
+
+    def extend(self, extensions: Sequence[Extension]) -> Extended:
+        return self._database.write(lambda now: sweep.extend(extensions, now), is_spare=True)
+
+    def wait(self, timeout: timedelta) -> bool:
+        self._database.refuse_inside()
+        return self._waker.wait(timeout.total_seconds())
+
+    def wake(self) -> None:
+        self._waker.wake()
+
+    @property
+    def wakes_surely(self) -> bool:
+        return self._waker.is_proven
+
+    @property
+    def inside_transaction(self) -> bool:
+        return self._database.is_inside
+
+    def _ping(self, payload: str) -> None:
+        self._database.alone(Statement("notify", {"channel": self.schema, "payload": payload}))
+
+    # -- a database --------------------------------------------------------------------------------------------------
+
+    def transaction(self, *, limit: timedelta | None = None) -> AbstractContextManager[Any]:
+        return self._transaction(limit)
+
+    @contextmanager
+    def _transaction(self, limit: timedelta | None) -> Any:
+        with self._database.transaction(limit) as connection:
+            yield connection
+        self._waker.wake()
+
+    def within(self, connection: Any) -> Within:
+        bridge = find_bridge(connection, BRIDGES, "sync")
+        self.open()
+        joined: Within = bridge.join(connection, self._joined())
+        return joined
+
+    def within_async(self, connection: Any) -> AsyncWithin:
+        bridge = find_bridge(connection, BRIDGES, "async")
+        self.open()
+        joined: AsyncWithin = bridge.join(connection, self._joined())
+        return joined
+
+    def _joined(self) -> Joined:
+        return Joined(self._text.raw, self._database.own_clock, self.url, self.schema)
+
+    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._database.read(lambda: people.get(job_id, owner))
+
+    def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
+        return self._database.read(lambda: people.find(where, limit, before), patience=LOOK_WITHIN)
+
+    def count(self, where: JobFilter) -> int:
+        return self._database.read(lambda: people.count(where), patience=LOOK_WITHIN)
+
+    def history(self, job_id: str) -> list[Attempt]:
+        return self._database.read(lambda: people.history(job_id))
+
+    def held(self, lease_owner: str) -> list[Job]:
+        return self._database.read(lambda: people.held(lease_owner), is_spare=True)
+
+    def cancel_requested(self, lease_owner: str) -> frozenset[str]:
+        return self._database.read(lambda: people.cancel_requested(lease_owner), is_spare=True)
+
+    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._database.write(lambda now: people.cancel(job_id, owner, now))
+
+    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._write_and_wake(lambda now: people.retry(job_id, owner, now))
+
+    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+        return self._write_and_wake(lambda now: people.run_now(job_id, owner, now))
+
+    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+        self._database.write(lambda now: people.delete(job_id, owner))
+
+    def sweep(self, types: Collection[str] = ()) -> Swept:
+        """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
+        looked = Statement("overdue", {"now": self._database.now_text(), "types": as_json(sorted(types))})
+        ran_out, expired, blocked = self._database.alone(looked)[0]
+        swept = self._database.write(sweep.sweep, is_spare=True) if ran_out or expired else Swept()
+        unblocked = 0
+        while blocked:  # in transactions of their own, so that none is long
+            batch = self._database.write(lambda now: sweep.unblock(types, now), is_spare=True)
+            unblocked += batch
+            blocked = batch >= sweep.UNBLOCKED_AT_ONCE
+        if swept.requeued or unblocked:
+            self._waker.wake()
+        return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=swept.expired, unblocked=unblocked)
+
+    def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
+        return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now))
+
+    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
+
+    def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
+        sql = question_sql(self._text.raw, question, stuck_after, self._database.now_text())
+        columns, rows = self._database.ask(sql)
+        return Answer(question, columns, rows)
+
+    def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
+        return question_sql(self._text.raw, question, stuck_after) + ";"
+
+    def examine(self) -> list[Finding]:
+        return examine(self._database, self._schema, self._text, self._listen_url)
+
+    def _write_and_wake(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        result = self._database.write(operation, is_spare=True)
+        self._waker.wake()
+        return result

@@ -1,0 +1,94 @@
+"""The URL of a Postgres store: what is Onward's in it, what is libpq's, and how it is shown."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from onward.durations import parse_duration
+from onward.errors import InvalidSetting, InvalidTime
+
+SCHEMA = "onward"
+TIMEOUT = timedelta(seconds=5)
+CONNECTIONS = 10
+DRIVERS = ("psycopg", "psycopg2", "asyncpg")
+_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+_SECRET = ("password", "sslpassword")
+
+
+def read_url(url: str) -> tuple[str, dict[str, Any]]:
+    """Read the connection string for libpq, and those options of ``PostgresStore`` that are given. Raises ``InvalidSetting``.
+
+    The name of a driver, as SQLAlchemy's URLs have it (``postgresql+asyncpg://``), is left out.
+    """
+    parts = urlsplit(url)
+    driver = parts.scheme.partition("+")[2]
+    if driver not in ("", *DRIVERS):
+        raise InvalidSetting(f"{parts.scheme}:// names a driver that Onward does not know: write postgresql://")
+    if parts.fragment:
+        raise InvalidSetting(f"{show_url(url)} contains '#': write it as %23")
+    options: dict[str, Any] = {}
+    others: list[tuple[str, str]] = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "schema":
+            options["schema"] = check_schema(value)
+        elif name == "timeout":
+            options["timeout"] = _timeout(value)
+        elif name == "connections":
+            options["connections"] = _count(value)
+        elif name in ("notify", "prepare"):
+            options[name] = _switch(name, value)
+        else:
+            others.append((name, value))
+    return _join(parts.netloc, parts.path, urlencode(others, quote_via=quote)), options
+
+
+def show_url(url: str) -> str:
+    """Write the URL so that it may be printed: without passwords, and without the options that only tune."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    user = parts.netloc.rpartition("@")[0].partition(":")[0]
+    shown = [(name, value) for name, value in parse_qsl(parts.query) if name not in _SECRET]
+    return _join(f"{user}@{host}" if user else host, parts.path, urlencode(shown, quote_via=quote, safe="/"))
+
+
+def _join(place: str, path: str, query: str) -> str:
+    # Not by urlunsplit, which leaves the slashes out where there is no host.
+    return f"postgresql://{place}{path}{f'?{query}' if query else ''}"
+
+
+def write_url(conninfo: str, schema: str) -> str:
+    """Write the printable URL of a store."""
+    shown = show_url(conninfo)
+    return shown if schema == SCHEMA else f"{shown}{'&' if '?' in shown else '?'}schema={schema}"
+
+
+def check_schema(name: str) -> str:
+    """Give the name of a schema back if it can be one. Raises ``InvalidSetting``."""
+    if not _SCHEMA.fullmatch(name):
+        raise InvalidSetting(f"schema must be letters, digits and _, beginning with a letter or _, not {name!r:.60}")
+    return name
+
+
+def _timeout(value: str) -> timedelta:
+    try:
+        timeout = parse_duration(value)
+    except InvalidTime as error:
+        raise InvalidSetting(f"timeout: {error}") from None
+    if timeout < timedelta(milliseconds=1):
+        raise InvalidSetting("timeout must be at least a millisecond, since 0 would mean no limit to Postgres")
+    return timeout
+
+
+def _count(value: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1000:
+        raise InvalidSetting(f"connections must be a number from 1 to 1000, not {value!r:.40}")
+    return int(value)
+
+
+def _switch(name: str, value: str) -> bool:
+    if value not in ("on", "off"):
+        raise InvalidSetting(f"{name} must be on or off, not {value!r:.40}")
+    return value == "on"

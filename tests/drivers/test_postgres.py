@@ -1,0 +1,419 @@
+"""What is peculiar to the Postgres store: other transactions, its own clock, its connections."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onward.clock import FakeClock, SystemClock
+from onward.drivers import connect
+from onward.drivers.postgres.driver import PostgresStore
+from onward.drivers.postgres.url import read_url
+from onward.errors import DuplicateJob, InvalidSetting, StoreBusy, StoreUnavailable, TransactionOpen
+from onward.inspection import JobFilter
+from onward.jobs import NewJob
+from onward.outcome import Cancelled, Completed, Retried
+from onward.status import Status
+from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read
+from onward.testing.factories import make_new_job
+from onward.turn import Extension, Settlement
+
+MINUTE = timedelta(minutes=1)
+
+
+class SkewedClock(SystemClock):
+    """The clock of a host that is wrong."""
+
+    def __init__(self, by: timedelta) -> None:
+        self._by = by
+
+    def now(self) -> datetime:
+        return super().now() + self._by
+
+
+@pytest.fixture
+def url(emptied_postgres: Callable[[str], str]) -> str:
+    return emptied_postgres("postgres")
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def open_store(url: str) -> Iterator[Callable[..., PostgresStore]]:
+    """Make stores over the same tables, and close them."""
+    made: list[PostgresStore] = []
+
+    def make(clock: Any = None, **options: Any) -> PostgresStore:
+        conninfo, known = read_url(url)
+        made.append(PostgresStore(conninfo, clock=clock or SystemClock(), migrate=True, **(known | options)))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Callable[..., PostgresStore], clock: FakeClock) -> PostgresStore:
+    return open_store(clock)
+
+
+@contextmanager
+def application(url: str, **options: Any) -> Iterator[psycopg.Connection[Any]]:
+    """A transaction of somebody else's, rolled back at the end."""
+    with psycopg.connect(read_url(url)[0]) as connection:
+        yield connection
+        connection.rollback()
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+# -- other transactions ------------------------------------------------------------------------------------------------
+
+
+def test_an_open_transaction_on_a_running_job_holds_up_no_neighbour(store: PostgresStore, url: str) -> None:
+    """Somebody cancels a job in a long transaction: only that job's outcome waits, and new work is claimed meanwhile."""
+    held, free, waiting = (enqueue(store, priority=priority) for priority in (9, 8, 7))
+    claims = {taken.id: taken for taken in claim(store, 2)}
+    settlements = [Settlement(claim=claims[job.id], outcome=Completed()) for job in (held, free)]
+    with application(url) as connection:
+        store.within(connection).cancel(held.id)
+        turn = store.turn(settlements, demand(5))
+        assert [one.claim.id for one in turn.settled] == [free.id]
+        assert [one.claim.id for one in turn.held_up] == [held.id]
+        assert turn.lost == ()
+        assert [taken.id for taken in turn.claims] == [waiting.id]
+    again = store.turn(turn.held_up)
+    assert [one.claim.id for one in again.settled] == [held.id]
+    assert read(store, held).status is Status.COMPLETED
+
+
+def test_a_child_whose_key_somebody_is_taking_holds_up_no_neighbour(store: PostgresStore, url: str) -> None:
+    """The key is taken in a transaction that has not ended, so nobody knows yet whose job it will be."""
+    parent, free = enqueue(store, priority=9), enqueue(store)
+    claims = {taken.id: taken for taken in claim(store, 2)}
+    child = make_new_job(key="k")
+    settlements = [
+        Settlement(claim=claims[parent.id], outcome=Completed(), children=(child,)),
+        Settlement(claim=claims[free.id], outcome=Completed()),
+    ]
+    with application(url) as connection:
+        store.within(connection).enqueue([make_new_job(key="k")])
+        turn = store.turn(settlements)
+        assert ([one.claim.id for one in turn.settled], [one.claim.id for one in turn.held_up]) == ([free.id], [parent.id])
+    assert [one.claim.id for one in store.turn(turn.held_up).settled] == [parent.id]
+    assert read(store, child).status is Status.QUEUED
+
+
+def test_a_heartbeat_does_not_wait_for_a_row_that_is_held(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """A handler inside ctx.transaction() holds its row; its worker's other leases must be renewed all the same."""
+    for _ in range(2):
+        enqueue(store)
+    mine, other = claim(store, 2)
+    with application(url) as connection:
+        store.within(connection).confirm(mine)
+        clock.advance(10)
+        assert store.extend([Extension(mine), Extension(other)]).lost == frozenset()
+        assert store.get(other.id).lease_until == clock.now() + other.lease
+        clock.advance(3600)
+        swept = store.sweep()
+        assert [job.id for job in swept.requeued] == [other.id]  # and the held one cannot be taken while it is held
+    assert [job.id for job in store.sweep().requeued] == [mine.id]
+
+
+def test_a_duplicate_in_an_open_transaction_does_not_hold_the_key(store: PostgresStore, url: str) -> None:
+    """The end of the holder's job frees its key; it must not wait for the transaction of whoever asked for the key in vain."""
+    first = enqueue(store, key="k")
+    taken = claim_one(store)
+    with application(url) as connection:
+        (answer,) = store.within(connection).enqueue([make_new_job(key="k")])
+        assert (answer.id, answer.is_new) == (first.id, False)
+        turn = store.turn([Settlement(claim=taken, outcome=Completed())])
+        assert len(turn.settled) == 1
+    assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+
+def test_turns_that_wait_for_each_other_are_tried_again(open_store: Callable[..., PostgresStore]) -> None:
+    """Two workers whose jobs end and whose children take the other's key: Postgres stops one of them, and it begins anew."""
+    stores = [open_store() for _ in range(2)]
+    for round_ in range(5):
+        keys = [f"a{round_}", f"b{round_}"]
+        for key in keys:
+            enqueue(stores[0], key=key)
+        claims = [claim_one(store, owner=f"host:{number}:x") for number, store in enumerate(stores)]
+        barrier, settled = threading.Barrier(2), []
+
+        def end(store: PostgresStore, taken: Any, barrier: threading.Barrier = barrier, settled: list[int] = settled) -> None:
+            others = [make_new_job(key=key) for key in keys if key != taken.job.idempotency_key]  # noqa: B023 - joined below
+            barrier.wait(10)
+            settlement = Settlement(claim=taken, outcome=Completed(), children=tuple(others))
+            turn = store.turn([settlement])
+            while turn.held_up:
+                turn = store.turn(turn.held_up)
+            settled.append(len(turn.settled))
+
+        threads = [in_thread(lambda one=one, taken=taken: end(one, taken)) for one, taken in zip(stores, claims, strict=True)]  # type: ignore[misc]
+        for thread in threads:
+            thread.join(60)
+        assert settled == [1, 1]
+        for job in stores[0].find(JobFilter(statuses=(Status.QUEUED,))):
+            stores[0].cancel(job.id)
+
+
+def test_a_role_that_asks_for_serializable_loses_nothing(open_store: Callable[..., PostgresStore], url: str) -> None:
+    """The isolation level is said where it matters, and a serialization failure elsewhere is tried again."""
+    role = "onward_test_serializable"
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(role)))
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER").format(sql.Identifier(role)))
+        connection.execute(sql.SQL("ALTER ROLE {} SET default_transaction_isolation = 'serializable'").format(sql.Identifier(role)))
+    parts = read_url(url)
+    store = PostgresStore(_as_role(parts[0], role), clock=SystemClock(), **parts[1])
+    try:
+        store.enqueue([make_new_job() for _ in range(40)])
+        claimed: list[str] = []
+
+        def work(owner: str) -> None:
+            while turn := store.turn(demand=demand(3, owner=owner)).claims:
+                store.turn([Settlement(claim=taken, outcome=Completed()) for taken in turn])
+                claimed.extend(taken.id for taken in turn)
+
+        threads = [in_thread(lambda owner=f"host:{number}:x": work(owner)) for number in range(4)]  # type: ignore[misc]
+        for thread in threads:
+            thread.join(60)
+        assert len(claimed) == len(set(claimed)) == 40
+        assert store.count(JobFilter(statuses=(Status.COMPLETED,))) == 40
+    finally:
+        store.close()
+        with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
+def _as_role(conninfo: str, role: str) -> str:
+    scheme, _, rest = conninfo.partition("://")
+    return f"{scheme}://{role}@{rest.rpartition('@')[2]}"
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_database_decides_what_time_it_is(open_store: Callable[..., PostgresStore]) -> None:
+    """Hosts whose clocks are ten minutes off steal no leases, start nothing early, and delay nothing."""
+    fast, slow = open_store(SkewedClock(10 * MINUTE)), open_store(SkewedClock(-10 * MINUTE))
+    (now,), (later,) = slow.enqueue([make_new_job()]), fast.enqueue([make_new_job(delay=MINUTE)])
+    assert abs(slow.get(now.id).created_at - datetime.now(UTC)) < MINUTE
+    (taken,) = fast.turn(demand=demand(5)).claims
+    assert taken.id == now.id
+    assert slow.sweep().requeued == fast.sweep().requeued == ()
+    assert fast.extend([Extension(taken)]).lost == frozenset()
+    found = slow.turn(demand=demand(5))
+    assert found.claims == ()
+    assert found.next_due is not None
+    assert timedelta(0) < found.next_due <= MINUTE
+    assert fast.get(later.id).scheduled_at > datetime.now(UTC)
+
+
+def test_a_retry_is_due_by_the_database_clock(open_store: Callable[..., PostgresStore]) -> None:
+    """Outcomes carry durations; the store makes them instants."""
+    store = open_store(SkewedClock(10 * MINUTE))
+    asked = enqueue(store)
+    store.turn([Settlement(claim=claim_one(store), outcome=Retried(5 * MINUTE, "boom"))])
+    assert timedelta(minutes=4) < read(store, asked).scheduled_at - datetime.now(UTC) <= 5 * MINUTE
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_the_server_ended_is_replaced(store: PostgresStore, url: str) -> None:
+    """After a restart of the server the first call of each verb works; nobody has to try again."""
+    store.enqueue([make_new_job()])
+    _end_others(url)
+    assert store.count(JobFilter()) == 1
+    _end_others(url)
+    store.enqueue([make_new_job()])
+    _end_others(url)
+    with store.transaction() as connection:
+        store.within(connection).enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 3
+
+
+def _end_others(url: str) -> None:
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND application_name = 'onward'"
+        )
+
+
+def test_all_connections_in_use_is_told_with_what_to_do(open_store: Callable[..., PostgresStore]) -> None:
+    """A transaction that never ends must not look like a database that hangs."""
+    store = open_store(connections=1, timeout=timedelta(milliseconds=50))
+    with store.transaction():
+        seen: list[Exception] = []
+
+        def other() -> None:
+            try:
+                store.enqueue([make_new_job()])
+            except StoreBusy as error:
+                seen.append(error)
+
+        in_thread(other).join(30)
+        assert "connections=20" in str(seen[0])
+        claimed: list[object] = []
+        in_thread(lambda: claimed.append(store.turn(demand=demand()))).join(30)
+        assert len(claimed) == 1  # a worker's turn is not kept out by the application
+
+
+def test_a_child_process_leaves_the_parent_its_connections(store: PostgresStore) -> None:
+    """Two processes on one connection would read each other's answers."""
+    store.enqueue([make_new_job()])
+    pid = os.fork()
+    if pid == 0:
+        try:
+            store.enqueue([make_new_job()])
+            store.close()
+            os._exit(0 if store.count(JobFilter()) == 2 else 1)
+        except BaseException:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert store.count(JobFilter()) == 2
+
+
+def test_a_lost_key_is_waited_for_no_longer_than_the_timeout(open_store: Callable[..., PostgresStore], url: str) -> None:
+    """An enqueue of the store's own waits for the transaction that has the key, and says so when that does not end."""
+    store = open_store(timeout=timedelta(milliseconds=100))
+    with application(url) as connection:
+        store.within(connection).enqueue([make_new_job(key="k")])
+        with pytest.raises(StoreBusy, match="lock_timeout"):
+            store.enqueue([make_new_job(key="k")])
+    assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+
+def test_the_same_id_from_two_callers_at_once_is_one_job(open_store: Callable[..., PostgresStore]) -> None:
+    """Repeating a request whose answer was lost may overtake the request itself."""
+    store = open_store()
+    for _ in range(20):
+        asked, answers, barrier = make_new_job(), [], threading.Barrier(4)
+
+        def again(asked: NewJob = asked, answers: list[Any] = answers, barrier: threading.Barrier = barrier) -> None:
+            barrier.wait(10)
+            answers.extend(store.enqueue([asked]))
+
+        threads = [in_thread(again) for _ in range(4)]
+        for thread in threads:
+            thread.join(60)
+        assert sorted(answer.is_new for answer in answers) == [False, False, False, True]
+
+
+def test_a_request_that_is_refused_disturbs_no_neighbour(store: PostgresStore) -> None:
+    """Requests that share a commit do not know of each other."""
+    first = enqueue(store, key="k")
+    fine, also = make_new_job(), make_new_job()
+    answers = store.enqueue_each([[fine], [make_new_job(key="k", on_duplicate="raise")], [also]])
+    assert isinstance(answers[1], DuplicateJob)
+    assert [read(store, job).status for job in (first, fine, also)] == [Status.QUEUED] * 3
+
+
+def test_the_verbs_refuse_a_thread_that_is_inside_a_transaction(store: PostgresStore) -> None:
+    """It would use another connection, and could wait for itself."""
+    with store.transaction(), pytest.raises(TransactionOpen, match="within=connection"):
+        store.enqueue([make_new_job()])
+
+
+def test_a_cancelled_job_of_a_transaction_may_be_ended_by_its_worker(store: PostgresStore) -> None:
+    """What a person asked for before is seen by the settlement, whichever commits first."""
+    asked = enqueue(store)
+    taken = claim_one(store)
+    store.cancel(asked.id)
+    store.turn([Settlement(claim=taken, outcome=Retried(MINUTE, "boom"))])
+    assert read(store, asked).status is Status.CANCELLED
+    assert Cancelled  # the outcome that it stands for
+
+
+def test_one_bulk_enqueue_notifies_once(open_store: Callable[..., PostgresStore], url: str) -> None:
+    """A notification for each row would be a lock that all commits share, held a thousand times; and none is sent for what is far off."""
+    store = open_store()
+    store.open()
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(store.schema)))
+        store.enqueue([make_new_job() for _ in range(1000)])
+        store.enqueue([make_new_job(delay=MINUTE)])
+        taken = claim_one(store)
+        store.turn([Settlement(claim=taken, outcome=Completed())])
+        store.enqueue([make_new_job(queue="last")])
+        heard = []
+        for notification in connection.notifies(timeout=10):
+            heard.append(notification.payload)
+            if notification.payload == "last":
+                break
+    assert heard == ["default", "last"]
+
+
+# -- the URL -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "conninfo", "options"),
+    [
+        ("postgresql://me@host/db", "postgresql://me@host/db", {}),
+        ("postgres://me@host:6432/db?sslmode=require", "postgresql://me@host:6432/db?sslmode=require", {}),
+        ("postgresql+asyncpg://me@host/db?schema=jobs", "postgresql://me@host/db", {"schema": "jobs"}),
+        (
+            "postgresql:///db?host=/run/postgresql&timeout=2s",
+            "postgresql:///db?host=%2Frun%2Fpostgresql",
+            {"timeout": timedelta(seconds=2)},
+        ),
+        (
+            "postgresql://h/d?connections=3&notify=off&prepare=on",
+            "postgresql://h/d",
+            {"connections": 3, "notify": False, "prepare": True},
+        ),
+    ],
+)
+def test_a_url_is_libpqs_and_ours(given: str, conninfo: str, options: dict[str, object]) -> None:
+    """What is not ours goes to libpq as it is."""
+    assert read_url(given) == (conninfo, options)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("postgresql+pg8000://h/d", "names a driver"),
+        ("postgresql://h/d?schema=a-b", "schema must be"),
+        ("postgresql://h/d?timeout=0", "at least a millisecond"),
+        ("postgresql://h/d?timeout=soon", "timeout"),
+        ("postgresql://h/d?connections=0", "from 1 to 1000"),
+        ("postgresql://h/d?notify=yes", "on or off"),
+        ("postgresql://me:secret@h/d#x", "#"),
+    ],
+)
+def test_a_url_that_cannot_be_is_told_without_its_password(given: str, told: str) -> None:
+    """A mistyped URL ends up in a log."""
+    with pytest.raises(InvalidSetting, match=told) as caught:
+        connect(given, clock=SystemClock())
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_printed_of_a_url_has_no_password() -> None:
+    """It stands in logs, in doctor's answer and in errors."""
+    store = connect("postgresql://me:secret@127.0.0.1:1/db?password=secret&schema=jobs", clock=SystemClock())
+    assert store.url == "postgresql://me@127.0.0.1:1/db?schema=jobs"
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1") as caught:
+        store.enqueue([make_new_job()])
+    assert "secret" not in str(caught.value)
+    store.close()

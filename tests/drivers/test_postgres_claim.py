@@ -1,0 +1,165 @@
+"""What a claim costs on Postgres must not depend on what cannot run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from onward.clock import FakeClock
+from onward.drivers import connect
+from onward.drivers.postgres import claim
+from onward.drivers.postgres.driver import PostgresStore
+from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.url import read_url
+from onward.drivers.sql.placeholders import pyformat
+from onward.drivers.sql.turn import Found
+from onward.inspection import JobFilter
+from onward.status import Status
+from onward.testing.factories import make_new_job
+from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
+
+MANY = 100_000
+DUE = 10
+DEMAND = Demand(lease_owner="host:1:one", slots=DUE, types={"work": timedelta(seconds=60)})
+SEED = """
+INSERT INTO {table} (id, type, queue, priority, status, payload, payload_hash, scheduled_at, max_attempts, created_at, updated_at,
+    finished_at, blocked_by)
+SELECT %(label)s || lpad(i::text, 21, '0'), %(type)s, %(queue)s, %(priority)s, %(status)s, 'null', 'x', %(scheduled_at)s, 3,
+    '2025-01-01Z', '2025-01-01Z', %(finished_at)s, %(blocked_by)s
+FROM generate_series(1, %(many)s) AS i
+"""
+
+
+@pytest.fixture
+def store(postgres_schema: str) -> Iterator[PostgresStore]:
+    store = connect(postgres_schema, clock=FakeClock(), migrate=True)
+    assert isinstance(store, PostgresStore)
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def connection(store: PostgresStore, postgres_schema: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(read_url(postgres_schema)[0], autocommit=True) as connection:
+        yield connection
+
+
+def seed(connection: psycopg.Connection[Any], store: PostgresStore, label: str, **columns: object) -> None:
+    asked = {"type": "work", "queue": "default", "priority": 0, "status": "queued", "scheduled_at": "2025-06-01Z"}
+    rest = {"label": label, "many": MANY, "finished_at": None, "blocked_by": None}
+    connection.execute(SEED.format(table=f'"{store.schema}".jobs'), asked | rest | columns)
+
+
+def buffers_of_a_claim(connection: psycopg.Connection[Any], store: PostgresStore, demand: Demand = DEMAND) -> int:
+    """Count the pages that a claim touches, found in memory or not, and undo it."""
+    text = StatementText(store.schema, notify=True)
+    asked = claim.ask(demand, Found(), store.clock.now())
+    connection.execute(f'VACUUM ANALYZE "{store.schema}".jobs')
+    counts = []
+    for _ in range(2):  # the first run also reads the catalogs
+        with connection.transaction(force_rollback=True):
+            (plan,) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + text["claim"], asked.parameters).fetchone()[0]  # type: ignore[index]
+            assert "JIT" not in plan
+        counts.append(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+    return counts[-1]
+
+
+def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str) -> None:
+    """A hundred thousand rows each that are not due, have ended, or have a type that nobody knows."""
+    seed(connection, store, "00000", queue=queue, priority=50, scheduled_at="2099-01-01Z")
+    seed(connection, store, "00001", queue=queue, priority=100, status="completed", finished_at="2025-06-01Z")
+    seed(connection, store, "00002", queue=queue, type="unknown", blocked_by="type")
+
+
+@pytest.mark.parametrize("queues", [("default",), ()], ids=["one queue", "every queue"])
+def test_a_claim_walks_past_nothing_that_cannot_run(
+    store: PostgresStore, connection: psycopg.Connection[Any], queues: tuple[str, ...]
+) -> None:
+    """Rows in front of the due ones cost no more than the same rows out of the way do: the depth of the indexes is all that is left."""
+    demand = Demand(lease_owner=DEMAND.lease_owner, slots=DUE, types=DEMAND.types, queues=queues)
+    store.enqueue([make_new_job() for _ in range(DUE)])
+    alone = buffers_of_a_claim(connection, store, demand)
+    crowd(connection, store, "elsewhere")
+    aside = buffers_of_a_claim(connection, store, Demand(lease_owner="o", slots=DUE, types=DEMAND.types, queues=("default",)))
+    connection.execute(f"UPDATE \"{store.schema}\".jobs SET queue = 'default'")
+    in_front = buffers_of_a_claim(connection, store, demand)
+    assert in_front <= 1.2 * aside, (alone, aside, in_front)
+    assert in_front <= 1.6 * alone, (alone, aside, in_front)
+
+
+def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:
+    """One turn must not be long for a hundred thousand rows; the due time stays, and no try is spent."""
+    store.enqueue([make_new_job("unknown", priority=1) for _ in range(2 * TYPES_BLOCKED_PER_TURN)])
+    (known,) = store.enqueue([make_new_job()])
+    first = store.turn(demand=DEMAND)
+    assert (first.claims, first.next_due) == ((), timedelta(0))
+    blocked = [job for job in store.find(JobFilter(types=("unknown",)), limit=5000) if job.blocked_by == "type"]
+    assert len(blocked) == TYPES_BLOCKED_PER_TURN
+    assert {(job.attempts, job.fence, job.status) for job in blocked} == {(0, 0, Status.QUEUED)}
+    claims = store.turn(demand=DEMAND).claims or store.turn(demand=DEMAND).claims
+    assert [taken.id for taken in claims] == [known.id]
+    assert store.turn(demand=DEMAND).next_due is None
+    assert store.sweep(["unknown"]).unblocked == 2 * TYPES_BLOCKED_PER_TURN
+
+
+def test_claims_are_in_one_order_over_all_queues(store: PostgresStore) -> None:
+    """Priority, then the due time, then the id, wherever they are queued, and behind rows that only get moved aside."""
+    clock = store.clock
+    assert isinstance(clock, FakeClock)
+    asked = []
+    for number in range(40):
+        name = "unknown" if number % 4 == 0 else "work"
+        asked.append(make_new_job(name, queue=f"q{number % 3}", priority=number % 2, delay=timedelta(seconds=(number * 7) % 10)))
+    store.enqueue(asked)
+    clock.advance(20)
+    expected = sorted((job for job in asked if job.type == "work"), key=lambda job: (-job.priority, job.delay, job.id))
+    claimed: list[str] = []
+    for slots in (1, 2, 3, 5, 40):
+        claims = store.turn(demand=Demand(lease_owner="host:1:one", slots=slots, types=DEMAND.types)).claims
+        claimed += [taken.id for taken in claims]
+    assert claimed == [job.id for job in expected]
+
+
+def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+    """An application's open transaction on the first rows must not stop workers, nor cost them their place in the batch."""
+    asked = [make_new_job() for _ in range(5)]
+    store.enqueue(asked)
+    with connection.transaction(force_rollback=True):
+        for job in asked[:2]:
+            connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [job.id])
+        claims = store.turn(demand=Demand(lease_owner="host:1:one", slots=2, types=DEMAND.types)).claims
+    assert [taken.id for taken in claims] == [job.id for job in asked[2:4]]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "index"),
+    [
+        ("run_out", {"now": "2026-01-01Z", "too_far": "2026-01-03Z"}, "jobs_running"),
+        ("held", {"lease_owner": ""}, "jobs_running"),
+        ("cancel_requested", {"lease_owner": ""}, "jobs_running"),
+        ("past_expiry", {"now": "2026-01-01Z", "limit": 1}, "jobs_expiring"),
+        ("unblock", {"types": '["a"]', "now": "2026-01-01Z", "limit": 1}, "jobs_blocked"),
+        ("prune", {"status": "completed", "before": "2025-01-01Z", "limit": 1}, "jobs_final"),
+        ("prune_keys", {"now": "2026-01-01Z", "limit": 1}, "keys_expiring"),
+        ("settle", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+        ("complete", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+        ("renew", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+        ("begin_isolated", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+        ("lose", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+    ],
+)
+def test_each_statement_uses_its_index(
+    store: PostgresStore, connection: psycopg.Connection[Any], name: str, asked: dict[str, object], index: str
+) -> None:
+    """A predicate that no longer matches its partial index word for word would scan the table without an error."""
+    connection.execute("SET enable_seqscan = off")
+    rows = connection.execute("EXPLAIN " + pyformat(StatementText(store.schema, notify=True).raw[name]), asked).fetchall()  # type: ignore[arg-type]
+    plan = "\n".join(row[0] for row in rows)
+    assert re.search(index, plan), plan
+    assert "Seq Scan on jobs" not in plan

@@ -18,7 +18,7 @@ TESTS ?=
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' Makefile
 
-demo: $(READY)  ## run the example system end to end and compare every count with the store (DEMO_URL=sqlite:///file.db chooses where)
+demo: $(READY)  ## run the example system end to end and compare every count with the store (DEMO_URL=sqlite:///file.db or postgresql://host/database chooses where)
 	$(BIN)/python -m examples.files.demo
 
 test: $(READY)  ## the whole suite (TESTS=tests/unit for a part)
@@ -27,12 +27,13 @@ test: $(READY)  ## the whole suite (TESTS=tests/unit for a part)
 test-all:  ## the whole suite on every Python from 3.11 up that this machine has
 	scripts/test_all.sh
 
-check: $(READY)  ## format, lint, types, import contract, unused and undeclared dependencies
+check: $(READY)  ## format, lint, types, import contract, unused and undeclared dependencies, enqueues of the examples
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
+	$(BIN)/onward check examples
 
 format: $(READY)  ## write the format that `make check` asks for
 	$(BIN)/ruff check --fix-only --quiet .

@@ -90,12 +90,21 @@ def postgres_schema(postgres_databases: Callable[[str], Databases]) -> Iterator[
     postgres_databases("postgres").drop_schema(url)
 
 
-@pytest.fixture
-def private_postgres() -> Iterator[OwnServer]:
-    """A server for one test, which may stop it, restart it and break it."""
+@pytest.fixture(scope="session")
+def _private_server() -> Iterator[OwnServer | NoPostgres]:
     try:
         server = OwnServer.make()
     except NoPostgres as reason:
-        do_without(reason)
+        yield reason
+        return
     yield server
     server.close()
+
+
+@pytest.fixture
+def private_postgres(_private_server: OwnServer | NoPostgres) -> OwnServer:
+    """A server as good as new, which this test may stop, restart and break. It is the wheel's, and nobody else's meanwhile."""
+    if isinstance(_private_server, NoPostgres):
+        do_without(_private_server)
+    _private_server.renew()
+    return _private_server

@@ -24,6 +24,7 @@ class TcpProxy:
 
     - ``drop``: reset all connections, and refuse new ones.
     - ``silence``: stay connected and take new connections, but pass nothing on, in both directions or in one.
+    - ``silence_at``: the same, from the moment on at which a client sends certain bytes.
     - ``half_close``: end one direction of all connections, new ones included, while the other goes on.
     - ``restore``: take and pass on again. What silence held back then still arrives, as with packets that are sent again.
 
@@ -42,6 +43,7 @@ class TcpProxy:
         self._opening: set[asyncio.Task[None]] = set()
         self._gates = {direction: asyncio.Event() for direction in BOTH}
         self._ended: str | None = None
+        self._trap: tuple[bytes, tuple[str, ...]] | None = None
 
     @classmethod
     def before(cls, url: str) -> Self:
@@ -67,6 +69,10 @@ class TcpProxy:
     def silence(self, *directions: str) -> None:
         self._do(lambda: self._silence(directions or BOTH))
 
+    def silence_at(self, sent: bytes, *directions: str) -> None:
+        """``TO_SERVER`` holds back what was sent, ``TO_CLIENT`` lets that through and holds back its answer."""
+        self._do(lambda: self._set_trap(sent, directions or BOTH))
+
     def half_close(self, direction: str) -> None:
         self._do(lambda: self._half_close(direction))
 
@@ -90,7 +96,7 @@ class TcpProxy:
         asyncio.run_coroutine_threadsafe(what(), self._loop).result(PATIENCE)
 
     async def _restore(self) -> None:
-        self._ended = None
+        self._ended = self._trap = None
         for gate in self._gates.values():
             gate.set()
         if self._listener is None:
@@ -112,10 +118,18 @@ class TcpProxy:
         for direction in directions:
             self._gates[direction].clear()
 
+    async def _set_trap(self, sent: bytes, directions: tuple[str, ...]) -> None:
+        self._trap = sent, directions
+
     async def _half_close(self, direction: str) -> None:
         self._ended = direction
         for connection in list(self._connections):
             await connection.end(direction)
+
+    async def _spring(self, data: bytes) -> None:
+        if self._trap is not None and self._trap[0] in data:
+            await self._silence(self._trap[1])
+            self._trap = None
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -155,6 +169,8 @@ class _Connection:
         source, target = self._ends[direction]
         try:
             while data := await self._proxy._loop.sock_recv(source, CHUNK):
+                if direction == TO_SERVER:
+                    await self._proxy._spring(data)
                 await self._proxy._gates[direction].wait()
                 await self._proxy._loop.sock_sendall(target, data)
                 self._proxy.passed[direction] += len(data)

@@ -100,6 +100,18 @@ def test_a_private_server_comes_back_on_its_port_with_what_was_committed(private
     assert "not properly shut down" in private_postgres.log
 
 
+def test_a_private_server_is_as_new_for_each_test(private_postgres: OwnServer) -> None:
+    """What one test leaves there, also a server that is down, must not be found by the next."""
+    private_postgres.execute("CREATE TABLE left_over()")
+    private_postgres.execute("CREATE DATABASE onward_left_over")
+    private_postgres.execute("CREATE ROLE left_over LOGIN")
+    private_postgres.stop("immediate")
+    private_postgres.renew()
+    assert private_postgres.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
+    assert private_postgres.execute("SELECT count(*) FROM pg_database") == [(3,)]
+    assert private_postgres.execute("SELECT count(*) FROM pg_roles WHERE rolcanlogin") == [(1,)]
+
+
 def test_every_connection_of_a_private_server_can_be_ended(private_postgres: OwnServer) -> None:
     with psycopg.connect(private_postgres.url) as connection:
         assert private_postgres.end_connections() == 1

@@ -12,6 +12,7 @@ import pytest
 import onward
 
 PUBLIC_NAMES = {
+    "CONNECTION_ERRORS",
     "Cancel",
     "DuplicateJob",
     "DurabilityWarning",
@@ -40,8 +41,11 @@ PUBLIC_NAMES = {
     "StoreError",
     "StoreUnavailable",
     "TransientJobError",
+    "awith_transactional_state_and_enqueue",
     "define_job",
     "job",
+    "public_reason",
+    "with_transactional_state_and_enqueue",
 }
 
 # Every public name is asked for, since importing the package alone loads none of them.

@@ -151,6 +151,20 @@ def test_silence_in_one_direction_lets_the_other_through(proxy: TcpProxy, client
     assert client.recv(10) == b"done?"
 
 
+@pytest.mark.parametrize("direction", [TO_SERVER, TO_CLIENT])
+def test_silence_can_begin_with_what_a_client_sends(proxy: TcpProxy, client: socket.socket, direction: str) -> None:
+    """Only so can an answer be lost for certain, or what asks for it."""
+    proxy.silence_at(b"COMMIT", direction)
+    assert asks(client, b"SELECT") == b"SELECT"
+    client.sendall(b"COMMIT")
+    if direction == TO_CLIENT:
+        wait_for(lambda: proxy.passed[TO_SERVER] == 17)
+    assert hears_nothing(client)
+    assert proxy.passed[TO_SERVER] == (17 if direction == TO_CLIENT else 11)
+    proxy.restore()
+    assert client.recv(10) == b"COMMIT"
+
+
 def test_half_close_ends_one_direction_and_not_the_other(proxy: TcpProxy, client: socket.socket) -> None:
     """The client is told that nothing more comes, and may still send; a new connection fares no better."""
     proxy.half_close(TO_CLIENT)

@@ -8,4 +8,6 @@ from examples.files.models import ModelCheck
 from onward import Onward
 
 make_directories()
-app = Onward(URL, jobs=[write_model, write_summary, delete_model, delete_summary, *files.jobs], reconcile=[ModelCheck(), files])
+app = Onward(
+    URL, jobs=[write_model, write_summary, delete_model, delete_summary, *files.jobs], reconcile=[ModelCheck(), files], migrate=True
+)

@@ -1,7 +1,8 @@
 """Watch real work being promised, done, retried, dead-lettered, and checked against the disk: ``python -m examples.files.demo``.
 
 The input is the project's own requirements, one model each. Exit code 0 only if every printed count is what it should be, in the store
-and on disk. ``DEMO_URL`` names another store, which must be empty; ``--falsify`` expects one thing wrongly, to show that it is noticed.
+and on disk. ``DEMO_URL`` names another store: a SQLite file, which must hold no jobs, or a Postgres database, in which the demo makes
+schemas of its own. ``--falsify`` expects one thing wrongly, to show that it is noticed.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from examples.files.database import is_postgres
+from examples.files.demo_schemas import Refused, fresh_schemas
 from examples.files.tables import show_table
 
 if TYPE_CHECKING:
@@ -58,16 +61,20 @@ def main() -> int:
     asked = argparse.ArgumentParser(prog="python -m examples.files.demo", description=__doc__)
     asked.add_argument("--falsify", action="store_true", help="expect one thing wrongly: the demo must end with exit code 1")
     falsify = asked.parse_args().falsify or bool(os.environ.get("DEMO_FALSIFY"))
-    began = time.monotonic()
-    if not prepare():
+    try:
+        with prepared():
+            return run(falsify)
+    except Refused as reason:
+        print(reason)
         return 2
+
+
+def run(falsify: bool) -> int:
+    """Promise, run and compare; give the exit code."""
     from examples.files.demo_app import Note, app, poison
     from examples.files.models import Models
-    from onward.inspection import JobFilter
 
-    if waiting := app.store.count(JobFilter()):
-        print(f"{app.store.url} holds {waiting} jobs already: name an empty store in DEMO_URL")
-        return 2
+    began = time.monotonic()
     records = json.loads((HERE / "requirements.json").read_text(encoding="utf-8"))
     models = Models(app)
     print(f"Home: {HOME}\nStore: {app.store.url}\n")
@@ -96,17 +103,35 @@ def main() -> int:
 # -- promise -------------------------------------------------------------------------------------------------------------
 
 
-def prepare() -> bool:
-    """Make a fresh home, and tell the application where it is."""
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Make a fresh home and find an empty store, and tell the application where they are. Raises ``Refused``."""
     if HOME.exists() and not (HOME / "started").is_dir() and not (HOME / "app.db").exists() and any(HOME.iterdir()):
-        print(f"{HOME} is not a demo's directory: remove it, or run the demo elsewhere")
-        return False
-    shutil.rmtree(HOME, ignore_errors=True)
-    (HOME / "started").mkdir(parents=True)
-    os.environ["EXAMPLE_FILES_HOME"] = str(HOME)
-    os.environ["EXAMPLE_FILES_URL"] = os.environ.get("DEMO_URL") or f"sqlite:///{HOME / 'app.db'}"
-    os.environ["EXAMPLE_FILES_LEASE"] = f"{LEASE_SECONDS}s"
-    return True
+        raise Refused(f"{HOME} is not a demo's directory: remove it, or run the demo elsewhere")
+    asked = os.environ.get("DEMO_URL") or f"sqlite:///{HOME / 'app.db'}"
+    with fresh_schemas(asked) if is_postgres(asked) else nullcontext(asked) as url:
+        shutil.rmtree(HOME, ignore_errors=True)
+        (HOME / "started").mkdir(parents=True)
+        os.environ["EXAMPLE_FILES_HOME"] = str(HOME)
+        os.environ["EXAMPLE_FILES_URL"] = url
+        os.environ["EXAMPLE_FILES_LEASE"] = f"{LEASE_SECONDS}s"
+        refuse_a_full_store()
+        yield
+
+
+def refuse_a_full_store() -> None:
+    """Raise ``Refused`` if there are jobs already, or no store can be there."""
+    from onward.errors import OnwardError
+    from onward.inspection import JobFilter
+
+    try:
+        from examples.files.demo_app import app
+
+        jobs = app.store.count(JobFilter())
+    except OnwardError as error:
+        raise Refused(str(error)) from None
+    if jobs:
+        raise Refused(f"{app.store.url} holds {jobs} jobs already: name an empty store in DEMO_URL")
 
 
 def promise_models(models: Any, records: list[dict[str, str]]) -> dict[str, dict[str, Any]]:

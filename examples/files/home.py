@@ -1,4 +1,7 @@
-"""Where the application keeps its things. ``EXAMPLE_FILES_HOME`` names the directory, ``EXAMPLE_FILES_URL`` another store."""
+"""Where the application keeps its things.
+
+``EXAMPLE_FILES_HOME`` names the directory, ``EXAMPLE_FILES_URL`` another database: ``sqlite:///file.db`` or ``postgresql://…``.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from examples.files import versions
-from examples.files.database import connect, install, writing
+from examples.files.database import connect, install
 from examples.files.handlers import (
     DeleteModel,
     WriteModel,
@@ -28,7 +28,7 @@ from examples.files.handlers import (
     write_model,
     write_summary,
 )
-from examples.files.home import MODELS
+from examples.files.home import MODELS, URL
 from onward import InvalidPayload, Job, JobHandle, JobNotFound, Onward
 from onward.driver import Store
 from onward.files import Promise, Reconciliation, compare, digest, read_file, sweep_temporaries
@@ -60,14 +60,14 @@ class Models:
 
     def __init__(self, app: Onward) -> None:
         self._app = app
-        install(app)
+        install(app, URL)
 
     def write(self, model: Mapping[str, Any], *, priority: int = 0) -> JobHandle:
         """Accept a model's new content; ``model["id"]`` names it. Of two writes the one accepted later wins, in whatever order they run."""
         model_id = check_id(model.get("id"))
         content = json.dumps(model, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False) + "\n"
         path = model_path(model_id)
-        with writing(self._app.store.url) as connection:
+        with self._app.transaction() as connection:
             version = versions.accept(connection, path)
             handle = self._app.enqueue(write_model, WriteModel(model_id, version, content), priority=priority, within=connection)
             versions.name_job(connection, path, handle.id)
@@ -76,7 +76,7 @@ class Models:
     def delete(self, model_id: str) -> JobHandle:
         """Accept a model's deletion."""
         path = model_path(check_id(model_id))
-        with writing(self._app.store.url) as connection:
+        with self._app.transaction() as connection:
             version = versions.accept(connection, path)
             handle = self._app.enqueue(delete_model, DeleteModel(model_id, version), within=connection)
             versions.name_job(connection, path, handle.id)
@@ -95,7 +95,7 @@ class Models:
         return sorted(path.stem for path in MODELS.glob("*.json"))
 
     def _newest_unplaced(self, path: str) -> Job | None:
-        with closing(connect(self._app.store.url)) as connection:
+        with closing(connect(URL)) as connection:
             job_id = versions.newest_unplaced(connection, path)
         try:
             return self._app.get(job_id) if job_id else None

@@ -10,7 +10,19 @@ import os
 import sys
 from contextlib import closing
 
+from examples.files.database import connect, install, is_postgres
+from examples.files.home import URL
 from examples.files.tables import show_table
+
+# Reckoning with instants is all that differs between the databases.
+if is_postgres(URL):
+    IS_STUCK = "locked_at::timestamptz < now() - interval '5 minutes'"
+    IS_RECENT = "completed_at::timestamptz >= now() - interval '60 minutes'"
+    SECONDS = "extract(epoch FROM completed_at::timestamptz - claimed_at::timestamptz)"
+else:
+    IS_STUCK = "locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-5 minutes')"
+    IS_RECENT = "completed_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-60 minutes')"
+    SECONDS = "(julianday(completed_at) - julianday(claimed_at)) * 86400"
 
 QUESTIONS = {
     "outstanding": (
@@ -30,16 +42,16 @@ ORDER BY completed_at DESC""",
     ),
     "stuck": (
         "Is anything stuck?",
-        """SELECT id, type, locked_by, locked_at
+        f"""SELECT id, type, locked_by, locked_at
 FROM jobs
-WHERE status = 'claimed' AND locked_at < strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-5 minutes')
+WHERE status = 'claimed' AND {IS_STUCK}
 ORDER BY locked_at""",
     ),
     "durations": (
         "How long do jobs take?",
-        """SELECT type, count(*) AS jobs,
-    round(avg((julianday(completed_at) - julianday(claimed_at)) * 86400), 3) AS mean_seconds,
-    round(max((julianday(completed_at) - julianday(claimed_at)) * 86400), 3) AS longest_seconds
+        f"""SELECT type, count(*) AS jobs,
+    round(avg({SECONDS}), 3) AS mean_seconds,
+    round(max({SECONDS}), 3) AS longest_seconds
 FROM jobs
 WHERE status = 'completed'
 GROUP BY type
@@ -56,9 +68,9 @@ ORDER BY type""",
     ),
     "last-hour": (
         "What ran in the last hour?",
-        """SELECT type, status, count(*) AS jobs, max(completed_at) AS newest
+        f"""SELECT type, status, count(*) AS jobs, max(completed_at) AS newest
 FROM jobs
-WHERE completed_at >= strftime('%Y-%m-%dT%H:%M:%fZ', 'now', '-60 minutes')
+WHERE {IS_RECENT}
 GROUP BY type, status
 ORDER BY type, status""",
     ),
@@ -83,10 +95,9 @@ def main() -> None:
 def ask(question: str) -> tuple[list[str], list[tuple[object, ...]]]:
     """Answer one question from the application's database, as columns and rows."""
     from examples.files.app import app
-    from examples.files.database import connect, install
 
-    install(app)
-    with closing(connect(app.store.url)) as connection:
+    install(app, URL)
+    with closing(connect(URL)) as connection:
         answer = connection.execute(QUESTIONS[question][1])
         return [column[0] for column in answer.description], answer.fetchall()
 

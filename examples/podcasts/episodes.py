@@ -16,6 +16,7 @@ from examples.podcasts.errors import Conflict, NotFound
 from examples.podcasts.jobs import Generate, app, generate
 from examples.podcasts.tables import Episode, State, User
 from onward import DuplicateJob, IllegalTransition, Job, JobNotFound, Status
+from onward.errors import ValueRefused
 from onward.transaction import awith_transactional_state_and_enqueue
 
 
@@ -88,7 +89,7 @@ async def read_job(user: User, job_id: str) -> Job:
     """Read a job. Raises ``NotFound``, the same for a missing and for somebody else's."""
     try:
         return await app.aget_owned_job_or_not_found(job_id, str(user.id))
-    except JobNotFound:
+    except (JobNotFound, ValueRefused):  # the latter for an id that no database could hold
         raise NotFound("There is no such job.") from None
 
 

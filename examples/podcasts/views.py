@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from examples.podcasts.episodes import Shown
 from onward import Job, Status
-from onward.public_reason import public_reason
+from onward.reasons import public_reason
 
 JobWord = Literal["pending", "processing", "completed", "failed"]
 WORDS: dict[Status, JobWord] = {

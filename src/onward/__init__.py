@@ -34,10 +34,13 @@ if TYPE_CHECKING:
     from onward.inspection import Retention
     from onward.jobs import Job
     from onward.outcome import Cancel, Release, Snooze
-    from onward.retry import RetryPolicy
+    from onward.reasons import public_reason
+    from onward.retry import CONNECTION_ERRORS, RetryPolicy
     from onward.status import Status
+    from onward.transaction import awith_transactional_state_and_enqueue, with_transactional_state_and_enqueue
 
 __all__ = [
+    "CONNECTION_ERRORS",
     "Cancel",
     "DuplicateJob",
     "DurabilityWarning",
@@ -66,8 +69,11 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TransientJobError",
+    "awith_transactional_state_and_enqueue",
     "define_job",
     "job",
+    "public_reason",
+    "with_transactional_state_and_enqueue",
 ]
 
 # Which module holds which names; errors hold the rest. A test compares this with the imports above.
@@ -80,8 +86,10 @@ _MODULES = {
     "handle": ("JobHandle",),
     "jobs": ("Job",),
     "outcome": ("Cancel", "Release", "Snooze"),
-    "retry": ("RetryPolicy",),
+    "reasons": ("public_reason",),
+    "retry": ("CONNECTION_ERRORS", "RetryPolicy"),
     "status": ("Status",),
+    "transaction": ("awith_transactional_state_and_enqueue", "with_transactional_state_and_enqueue"),
 }
 
 

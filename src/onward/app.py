@@ -26,7 +26,7 @@ from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.settings import find_url
 from onward.spelling import did_you_mean
-from onward.status import LIVE, Status
+from onward.status import Status
 from onward.unique import check_key
 
 if TYPE_CHECKING:
@@ -228,8 +228,7 @@ class Onward:
             raise InvalidDefinition(
                 f"owner= is the owner whose key it is, as text, not {owner!r:.60}; for jobs that nobody owns, leave it out"
             )
-        where = JobFilter(statuses=tuple(sorted(LIVE)), types=(definition.name, *definition.aliases), key=check_key(key), owner=owner)
-        return next(iter(self.store.find(where, limit=1)), None)
+        return self.store.find_active((definition.name, *definition.aliases), check_key(key), owner=owner)
 
     def find(
         self,

@@ -202,6 +202,10 @@ class Store(Driver):
         """Read jobs, newest id first; ``before`` is the last id of the page before."""
 
     @abstractmethod
+    def find_active(self, types: Sequence[str], key: str, *, owner: str) -> Job | None:
+        """Read the live job (queued, retrying, in progress) of one of these types that holds this key of this owner."""
+
+    @abstractmethod
     def count(self, where: JobFilter) -> int:
         """Count jobs."""
 

@@ -55,10 +55,13 @@ def answer_duplicate(asked: NewJob, holder_id: str, holder_hash: str) -> Accepte
     return Accepted(holder_id, is_new=False, payload_differs=differs)
 
 
-def answer_same_id(asked: NewJob, stored_type: str, stored_hash: str) -> Accepted:
-    """Say what an enqueue gets whose id is stored already: the same request again is accepted, anything else is refused."""
-    if (stored_type, stored_hash) != (asked.type, asked.payload_hash):
-        raise DuplicateJob(f"the id {asked.id} belongs to another job of type {stored_type}: leave id out", job_id=asked.id)
+def answer_same_id(asked: NewJob, stored_type: str, stored_hash: str, stored_owner: str) -> Accepted:
+    """Say what an enqueue gets whose id is stored already: the same request again is accepted, anything else is refused.
+
+    The refusal tells nothing of the other job, which may be somebody else's.
+    """
+    if (stored_type, stored_hash, stored_owner) != (asked.type, asked.payload_hash, asked.owner):
+        raise DuplicateJob(f"the id {asked.id} belongs to another job: leave id= out, or repeat the same request", job_id=asked.id)
     return Accepted(asked.id, is_new=False)
 
 

@@ -42,9 +42,20 @@ def until_told(number: int, context: JobContext) -> None:
         time.sleep(0.01)
 
 
+def write_when_told(number: int, context: JobContext) -> None:
+    until_told(number, context)
+    with context.transaction() as connection:
+        connection.execute("INSERT INTO effects (job_id, fence) VALUES (%s, %s)", [context.job.id, context.job.fence])
+
+
 LEASE = 5
 # An outage may cost tries, and must not cost a job.
 OFTEN = RetryPolicy(max_attempts=100, backoff="fixed", base="0.5s")
 JOBS = {handler.__name__: define_job(handler.__name__, handler, lease=LEASE, retry=OFTEN) for handler in (plain, write, until_told)}
+JOBS |= {
+    # Nothing is renewed in the first seconds.
+    "until_told_at_leisure": define_job("until_told_at_leisure", until_told, lease=3 * LEASE, retry=OFTEN),
+    "write_when_told": define_job("write_when_told", write_when_told, lease=3 * LEASE, retry=OFTEN),
+}
 
 app = Onward(jobs=JOBS.values(), retention=Retention(completed="1d")) if "ONWARD_URL" in os.environ else None

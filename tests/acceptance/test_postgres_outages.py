@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from onward import Onward
+from onward import Onward, OutcomeUnknown
+from onward.ids import new_id
 from tests.acceptance.outage_app import JOBS, LEASE
-from tests.acceptance.outage_site import Load, Site, cpu_seconds
+from tests.acceptance.outage_site import PATIENCE, Load, Site, cpu_seconds
 from tests.acceptance.worker_process import WorkerProcess
 from tests.postgres_wheel import OwnServer
 from tests.tcp_proxy import TO_CLIENT, TO_SERVER, TcpProxy
@@ -21,6 +25,8 @@ APP = "tests.acceptance.outage_app:app"
 LISTENS_AGAIN_WITHIN = 15.0
 LONG_POLL = "20s"
 SOON = 1.0
+COMMIT = b"COMMIT\0"
+"""As libpq sends it: as a whole, for it is also the beginning of READ COMMITTED."""
 
 
 @pytest.fixture
@@ -163,6 +169,63 @@ def test_a_job_whose_handler_outlasts_a_restart_is_started_once(site: Site, app:
     assert site.one("SELECT fence FROM onward.jobs WHERE id = %s", job_id) == 1
 
 
+@pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
+def test_an_enqueue_whose_commit_got_no_answer_can_be_repeated(site: Site, lost: str) -> None:
+    """Whether the commit never arrived or its answer did not: the caller cannot tell, is told so, and has one job in the end."""
+    job_id = new_id()
+    with TcpProxy.before(site.server.url) as proxy, ThreadPoolExecutor(1) as thread:
+        app = Onward(f"{proxy.through(site.server.url)}?prepare=off", jobs=JOBS.values())
+        app.enqueue(JOBS["plain"], 1)
+        proxy.silence_at(COMMIT, lost)
+        asked = thread.submit(app.enqueue, JOBS["plain"], 2, id=job_id)
+        if lost == TO_CLIENT:
+            site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", job_id) == 1, "it was committed")
+        else:
+            site.wait_for(
+                lambda: site.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") == 1, "all was sent"
+            )
+        proxy.drop()
+        proxy.restore()
+        error = asked.exception(PATIENCE)
+        assert isinstance(error, OutcomeUnknown)
+        assert error.job_ids == (job_id,)
+        assert app.enqueue(JOBS["plain"], 2, id=job_id).id == job_id
+        app.close()
+    assert site.one("SELECT count(*) FROM onward.jobs") == 2
+
+
+@pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
+@pytest.mark.parametrize("kind", ["until_told_at_leisure", "write_when_told"])
+def test_a_completion_whose_commit_got_no_answer_is_stored_once(
+    kind: str, lost: str, site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it was stored, the job is done and must not run again; where it was not, nothing of it may be left."""
+    job_id = app.enqueue(JOBS[kind], 1).id
+    with TcpProxy.before(site.server.url) as proxy:
+        monkeypatch.setenv("ONWARD_URL", f"{proxy.through(site.server.url)}?prepare=off")
+        with work(site, processes=1) as worker:
+            site.wait_for_start(job_id)
+            proxy.silence_at(COMMIT, lost)
+            (site.home / "go").touch()
+            if lost == TO_CLIENT:
+                site.wait_for_status(job_id, "completed")
+            else:
+                waiting = "state = 'idle in transaction' AND query NOT LIKE 'BEGIN%%'"
+                site.wait_for(
+                    lambda: site.one(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}") == 1, "all but the commit was sent"
+                )
+            proxy.drop()
+            proxy.restore()
+            site.wait_for_status(job_id, "completed")
+            starts_soon(site, app)
+            assert len(site.pids()) == 1
+            assert worker.stop() == 0
+    runs = [started for started, _ in site.starts()].count(job_id)
+    assert runs == (2 if (kind, lost) == ("write_when_told", TO_SERVER) else 1)
+    assert site.column("SELECT job_id FROM completions").count(job_id) == 1
+    assert site.column("SELECT job_id FROM effects") == ([job_id] if kind == "write_when_told" else [])
+
+
 def test_a_server_that_is_away_costs_workers_next_to_no_processor_time(site: Site, app: Onward) -> None:
     """Whatever waits on a dead connection, it must not ask again and again without a pause; and it must not sleep for ever either."""
     away = 5.0
@@ -192,30 +255,48 @@ def test_every_loop_of_a_worker_outlives_a_short_statement_timeout_and_a_lock(
     site.server.execute("ALTER ROLE limited SET statement_timeout = '50ms'")
     monkeypatch.setenv("ONWARD_URL", site.server.url.replace("postgres@", "limited@"))
     monkeypatch.setenv("ONWARD_PRUNE", "1s")
-    job_id = app.enqueue(JOBS["until_told"], 1).id
     old = app.enqueue(JOBS["plain"], 1).id
+    late = app.enqueue(JOBS["plain"], 1, delay="1h").id
     with work(site, processes=1) as worker:
-        site.wait_for_start(job_id)
         site.wait_for_status(old, "completed")
-        late = app.enqueue(JOBS["plain"], 1, delay="1h").id
-        with psycopg.connect(site.server.url) as holder:
-            holder.execute("LOCK TABLE onward.jobs IN ACCESS EXCLUSIVE MODE")
-            for loop in ("producer", "heartbeat", "sweeper", "pruner"):
-                site.wait_for(lambda: any(f"{loop} failed" in line for line in worker.errors), f"the {loop} failed")  # noqa: B023 - at once
-            # For the sweeper, a job of a worker that is gone; for the pruner, one that is a year old.
+        site.wait_for(lambda: site.listeners() == 1, "it listened")
+        with locked(site) as holder:
+            for loop in ("producer", "sweeper", "pruner"):
+                site.wait_for(lambda: has_failed(site, worker, loop), f"the {loop} failed")  # noqa: B023 - called at once
+            # For the sweeper, a job of a worker that is gone; for the pruner, one that ended a year ago.
             holder.execute(
                 "UPDATE onward.jobs SET status = 'in_progress', fence = 1, attempts = 1, lease_owner = 'gone', "
-                "lease_until = now() - interval '1 hour' WHERE id = %s",
+                "scheduled_at = created_at, lease_until = now() - interval '1 hour' WHERE id = %s",
                 [late],
             )
             holder.execute("UPDATE onward.jobs SET finished_at = now() - interval '1 year' WHERE id = %s", [old])
-        until = site.one("SELECT lease_until FROM onward.jobs WHERE id = %s", job_id)
-        site.wait_for(lambda: site.one("SELECT lease_until > %s FROM onward.jobs WHERE id = %s", until, job_id), "the heartbeat lived on")
         site.wait_for_status(late, "completed")
         site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", old) == 0, "the pruner lived on")
-        starts_soon(site, app)
+
+        # The heartbeat has something to do only while a job runs; a sweep waits for it, so this is a case of its own.
+        job_id = app.enqueue(JOBS["until_told_at_leisure"], 1).id
+        site.wait_for_start(job_id)
+        with locked(site):
+            site.wait_for(lambda: has_failed(site, worker, "heartbeat"), "the heartbeat failed")
+        until = site.one("SELECT lease_until FROM onward.jobs WHERE id = %s", job_id)
+        site.wait_for(lambda: site.one("SELECT lease_until > %s FROM onward.jobs WHERE id = %s", until, job_id), "the heartbeat lived on")
         (site.home / "go").touch()
         site.wait_for_status(job_id, "completed")
+        starts_soon(site, app)
         assert len(site.pids()) == 1
         assert worker.stop() == 0
     assert site.one("SELECT fence FROM onward.jobs WHERE id = %s", job_id) == 1
+
+
+@contextmanager
+def locked(site: Site) -> Iterator[psycopg.Connection[Any]]:
+    """Nobody else gets at the jobs."""
+    with psycopg.connect(site.server.url) as holder:
+        holder.execute("LOCK TABLE onward.jobs IN ACCESS EXCLUSIVE MODE")
+        yield holder
+
+
+def has_failed(site: Site, worker: WorkerProcess, loop: str) -> bool:
+    """Wakes the producer, which would else rely on notifications and rest for long."""
+    site.server.execute("SELECT pg_notify('onward', 'default')")
+    return any(f"{loop} failed" in line for line in worker.errors)

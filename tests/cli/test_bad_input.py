@@ -207,7 +207,7 @@ def test_a_file_that_is_not_our_store_is_told_in_one_line(
         ("mysql://x", 2, ["names no backend"]),
         ("x.db", 2, ["names no backend"]),
         ("sqlite:///no/such/folder/x.db", 3, ["no/such/folder"]),
-        ("postgres://me:secret@host/db", 2, ["not there yet"]),
+        ("postgres://me:secret@127.0.0.1:1/db", 3, ["postgresql://me@127.0.0.1:1/db", "is the server running"]),
     ],
 )
 def test_a_url_that_cannot_be_used_is_told_in_one_line(onward: Run, url: str, code: int, parts: list[str]) -> None:

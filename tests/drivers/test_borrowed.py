@@ -201,8 +201,9 @@ def test_weak_durability_warns_once_and_is_refused_when_strict(
     monkeypatch.setattr(within_module, "_has_warned", False)
     connection = open_connection()
     connection.execute("PRAGMA synchronous = NORMAL")
-    with pytest.warns(DurabilityWarning, match="synchronous"):
+    with pytest.warns(DurabilityWarning, match="synchronous") as told:
         store.within(connection)
+    assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         store.within(connection).enqueue([make_new_job()])
@@ -211,6 +212,20 @@ def test_weak_durability_warns_once_and_is_refused_when_strict(
     with pytest.raises(WeakDurability, match="FULL"):
         strict.within(connection)
     assert store.count(JobFilter()) == 1
+
+
+def test_the_warning_points_at_the_application_on_awaited_connections_too(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line of Onward's own would not say which connection it is."""
+    monkeypatch.setattr(within_module, "_has_warned", False)
+
+    async def story() -> None:
+        async with aiosqlite.connect(store.path) as connection:
+            await connection.execute("PRAGMA synchronous = NORMAL")
+            with pytest.warns(DurabilityWarning, match="synchronous") as told:
+                await store.within_async(connection).enqueue([make_new_job()])
+            assert told[0].filename == __file__
+
+    asyncio.run(story())
 
 
 def test_a_database_without_our_tables_is_named(store: SQLiteStore, tmp_path: Path) -> None:
@@ -242,7 +257,7 @@ def test_a_new_file_in_the_middle_of_a_transaction_says_to_open_the_store_first(
 
 def test_an_unknown_connection_lists_what_is_known(store: SQLiteStore) -> None:
     """Whoever passes an ORM session must learn what to pass instead."""
-    with pytest.raises(NoTransaction, match="aiosqlite, sqlite3"):
+    with pytest.raises(NoTransaction, match="aiosqlite, django, sqlalchemy, sqlite3"):
         store.within(object())
 
 

@@ -97,8 +97,6 @@ def test_a_file_exists_once_the_store_was_opened(tmp_path: Path) -> None:
         ("sqlite:///jobs.db?network_file_system=yes", "allow"),
         ("sqlite:///jobs.db#1", "%23"),
         ("sqlite:///jobs%00.db", "%00"),
-        ("postgresql://localhost/jobs", "not there yet"),
-        ("postgres://localhost/jobs", "not there yet"),
         ("mysql://me:secret@host/jobs", "sqlite:///file.db"),
         ("jobs.db", "sqlite:///file.db"),
         ("", "sqlite:///file.db"),

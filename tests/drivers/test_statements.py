@@ -24,15 +24,15 @@ SOURCES = [source for folder in (SHARED, *FOLDERS.values()) for source in folder
 TEXTS = {name: "\n".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.sql"))) for name, folder in FOLDERS.items()}
 ONE_BACKEND_ONLY = {
     "sqlite": {
-        *("begin", "lock", "synchronous"),  # its one write lock, and how durable a caller's commits are
+        *("lock", "synchronous"),  # its one write lock, and how durable a caller's commits are
         *("queues", "lanes", "due"),  # its claim: many seeks, each a statement, since a statement costs microseconds
         "misdated",  # its columns take any text
-        "tables",  # what Postgres asks its catalogs
     },
     "postgres": {
-        *("begin", "commit", "clock"),  # its own clock decides
+        *("commit", "clock"),  # its own clock decides
         "overdue",  # a sweep looks first, in one round trip
-        *("notify", "listen"),
+        "notify",  # its workers sleep until they are told
+        *("begin_migration", "lock_migrations", "begin_script"),  # several processes may migrate at once
     },
 }
 
@@ -52,8 +52,8 @@ def test_every_statement_is_used_and_every_name_exists(backend: str) -> None:
 def test_both_files_have_the_same_names() -> None:
     """They are read side by side; what only one backend has is said here, with the reason."""
     names = {backend: {name for name in load_statements(text) if not name.startswith("examine_")} for backend, text in TEXTS.items()}
-    assert names["sqlite"] - names["postgres"] == ONE_BACKEND_ONLY["sqlite"] - names["postgres"]
-    assert names["postgres"] - names["sqlite"] == ONE_BACKEND_ONLY["postgres"] - names["sqlite"]
+    assert names["sqlite"] - names["postgres"] == ONE_BACKEND_ONLY["sqlite"]
+    assert names["postgres"] - names["sqlite"] == ONE_BACKEND_ONLY["postgres"]
 
 
 @pytest.mark.parametrize("backend", FOLDERS)
@@ -79,9 +79,12 @@ def test_every_statement_can_be_prepared(tmp_path: Path) -> None:
 
 
 def test_no_python_file_holds_sql() -> None:
-    """Statements are read side by side, backend beside backend, so none may hide in a string."""
-    verbs = re.compile(r"""["'](?:SELECT|INSERT|UPDATE|DELETE|CREATE|WITH|DROP|ALTER)\s""")
-    assert [source.name for source in SOURCES if verbs.search(source.read_text(encoding="utf-8"))] == []
+    """Statements are read side by side, backend beside backend, so none may hide in a string. What doctor tells a person to run may."""
+    asking = re.compile(r"""["'](?:SELECT|INSERT|UPDATE|DELETE|WITH)\s""")
+    changing = re.compile(r"""["'](?:CREATE|DROP|ALTER)\s""")
+    advising = {"drift.py", "examine.py", "upkeep.py"}
+    texts = {source.name: source.read_text(encoding="utf-8") for source in SOURCES}
+    assert [name for name, text in texts.items() if asking.search(text) or (name not in advising and changing.search(text))] == []
 
 
 def test_blocks_are_split_at_their_opening_line() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
+import re
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,11 @@ class Application:
         self.app, self.handlers, self.home, self.database, self.questions = app, handlers, home, database, questions
         self.models = models.Models(app)
         self.check = models.ModelCheck()
+        self.jobs_table = "onward.jobs" if database.is_postgres(home.URL) else "onward_jobs"
+
+    def connect(self) -> Any:
+        """Connect to the database as the application does. The caller closes it."""
+        return self.database.connect(self.home.URL)
 
     def claim_all(self) -> list[Claim]:
         """Claim everything that is due, in the order of acceptance."""
@@ -50,10 +57,15 @@ class Application:
         return [line for one in self.app.reconcilers for line in one.reconcile(self.app.store).discrepancies]
 
 
-@pytest.fixture
-def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
+@pytest.fixture(params=["sqlite", "postgres"])
+def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
+    """On each backend. The URL of Postgres says something to libpq and something to Onward, and has a zone of its own."""
     monkeypatch.setenv("EXAMPLE_FILES_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("EXAMPLE_FILES_URL", raising=False)
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_database")
+        options = "connections=20&options=-ctimezone%3DAsia/Tokyo"
+        monkeypatch.setenv("EXAMPLE_FILES_URL", f"{url}{'&' if '?' in url else '?'}{options}")
     for name in [name for name in sys.modules if name.startswith("examples.files")]:
         monkeypatch.delitem(sys.modules, name)
     application = Application()
@@ -200,9 +212,8 @@ def test_reconcile_sees_a_model_that_was_changed_by_hand(example: Application) -
 
 def test_the_view_has_the_thirteen_columns_and_the_four_words(example: Application) -> None:
     """The document's own vocabulary, over the one table."""
-    with closing(sqlite3.connect(example.home.HOME / "app.db")) as connection, connection:
-        columns = [row[1] for row in connection.execute("PRAGMA table_info(jobs)")]
-        assert columns == THIRTEEN
+    with closing(example.connect()) as connection:
+        assert [column[0] for column in connection.execute("SELECT * FROM jobs").description] == THIRTEEN
         example.models.write({"id": "a"})
         example.models.write({"id": "b"})
         example.models.write({"id": "c"})
@@ -216,7 +227,39 @@ def test_the_view_has_the_thirteen_columns_and_the_four_words(example: Applicati
         locked = connection.execute("SELECT locked_by, locked_at = claimed_at FROM jobs WHERE status = 'claimed'").fetchall()
         assert locked == [("test:1:aa", 1)]
         assert connection.execute("SELECT count(*) FROM jobs WHERE completed_at IS NOT NULL AND locked_at IS NULL").fetchone() == (2,)
-    connection.close()
+
+
+def test_the_view_writes_instants_as_the_same_text_on_every_backend(example: Application) -> None:
+    """What reads the view need not know where it is: ISO text in UTC, six digits of a second, whatever the session's zone."""
+    example.models.write({"id": "a"})
+    (claim,) = example.claim_all()
+    columns = "created_at, claimed_at, locked_at, completed_at"
+    with closing(example.connect()) as connection:
+        created, claimed, locked, completed = connection.execute(f"SELECT {columns} FROM jobs").fetchone()
+        assert (locked, completed) == (claimed, None)
+        example.run(claim)
+        completed = connection.execute("SELECT completed_at FROM jobs WHERE type = 'write_model'").fetchone()[0]
+    job = example.app.get(claim.id)
+    for written, instant in ((created, job.created_at), (claimed, job.started_at), (completed, job.finished_at)):
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", written)
+        assert datetime.fromisoformat(written) == instant
+
+
+def test_processes_that_start_at_once_all_find_the_view_and_the_table(example: Application) -> None:
+    """Each of them makes what is not there; on Postgres IF NOT EXISTS alone lets one of two fail."""
+    with closing(example.connect()) as connection:
+        connection.execute("DROP VIEW jobs")
+        connection.execute("DROP TABLE file_versions")
+    start = threading.Barrier(6)
+
+    def install(_: int) -> None:
+        start.wait(30)
+        example.database.install(example.app, example.home.URL)
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(install, range(6)))
+    example.models.write({"id": "a"})
+    assert example.models.read("a").is_pending
 
 
 def test_each_question_is_one_query_over_the_view(example: Application) -> None:
@@ -237,7 +280,8 @@ def test_each_question_is_one_query_over_the_view(example: Application) -> None:
     assert [row[:2] for row in ask("durations")[1]] == [("write_model", 1)]
     assert [(row[0], row[2]) for row in ask("duplicates")[1]] == [("write_summary", 2)]
     assert [row[:3] for row in ask("last-hour")[1]] == [("write_model", "completed", 1), ("write_model", "failed", 1)]
-    with closing(sqlite3.connect(example.home.HOME / "app.db")) as connection, connection:
-        connection.execute("UPDATE onward_jobs SET started_at = '2026-01-01T00:00:00.000000Z' WHERE status = 'in_progress'")
-    connection.close()
+    with closing(example.connect()) as connection:
+        connection.execute(f"UPDATE {example.jobs_table} SET started_at = '2026-01-01T00:00:00.000000Z' WHERE status = 'in_progress'")
+        connection.execute(f"UPDATE {example.jobs_table} SET finished_at = '2026-01-01T00:00:00.000000Z' WHERE status = 'completed'")
+    assert [row[:3] for row in ask("last-hour")[1]] == [("write_model", "failed", 1)]
     assert [row[1:3] for row in ask("stuck")[1]] == [("write_model", "test:1:aa")]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import wave
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +24,9 @@ from examples.podcasts.audio import RATE, frames_of, notes_of
 from examples.podcasts.processes import Processes, until
 from examples.podcasts.stand_in_voice import StandInVoice
 from onward import Job, Onward
-from onward.public_reason import FAILED
+from onward.reasons import FAILED
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "podcasts"
 SCRIPT = "Good evening. Tonight we talk about queues!"
 MISSING_JOB = "01HZZZZZZZZZZZZZZZZZZZZZZZ"
 MISSING_EPISODE = "00000000-0000-4000-8000-000000000000"
@@ -369,3 +373,24 @@ def test_without_a_token_nothing_is_shown_and_a_wrong_password_gives_none(tmp_pa
         for script in ("", "  \n ", "nul \0", "x" * 5_001):
             assert ada.post("/episodes", json={"title": "t", "script": script}).status_code == 422
         assert ada.post("/episodes", json={"title": "t", "script": "x", "state": "ready"}).status_code == 422
+
+
+def test_the_example_enqueues_by_the_primitives_only(tmp_path: Path) -> None:
+    """The build's own check is clean on it, and says file and line of an enqueue around them."""
+
+    def check(path: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "onward", "check", str(path)], capture_output=True, text=True, check=False)
+
+    clean = check(EXAMPLE)
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    planted = shutil.copytree(EXAMPLE, tmp_path / "examples" / "podcasts") / "episodes.py"
+    source = planted.read_text()
+    around = source.replace(
+        "await session.execute(update", "await app.aenqueue(generate, Generate(episode_id)); await session.execute(update"
+    )
+    assert around != source
+    planted.write_text(around)
+    found = check(tmp_path)
+    line = around[: around.index("await app.aenqueue")].count("\n") + 1
+    assert found.returncode == 1
+    assert f"{planted}:{line}:" in found.stdout

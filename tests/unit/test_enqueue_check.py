@@ -660,7 +660,7 @@ def test_folders_are_checked_without_what_is_not_the_applications(tmp_path: Path
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(bad)
     (tmp_path / "shop/script").write_text(bad)
-    checked = check_paths([tmp_path / "shop", tmp_path / "shop" / "jobs.py"])
+    checked = check_paths([tmp_path / "shop", tmp_path / "shop" / ".." / "shop" / "jobs.py"])
     assert (checked.files, [one.path for one in checked.violations]) == (1, [str(tmp_path / "shop/jobs.py")])
     assert len(check_paths([tmp_path / "shop/script"]).violations) == 1
 

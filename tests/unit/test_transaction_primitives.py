@@ -13,18 +13,23 @@ import ssl
 import threading
 import urllib.error
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 import httpx
+import psycopg
 import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, sessionmaker
 
 from onward.app import Onward
 from onward.clock import FakeClock
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
+from onward.drivers.postgres.url import read_url
 from onward.errors import (
     DuplicateJob,
     IllegalTransition,
@@ -37,7 +42,7 @@ from onward.errors import (
     TransientJobError,
 )
 from onward.jobs import Accepted, NewJob
-from onward.public_reason import CANCELLED, FAILED, LONGEST_REASON, public_reason
+from onward.reasons import CANCELLED, FAILED, LONGEST_REASON, public_reason
 from onward.retry import CONNECTION_ERRORS, RetryPolicy, is_connection_error
 from onward.status import Status
 from onward.testing import drain, make_job
@@ -56,10 +61,13 @@ def generate(episode: int) -> None:
 generation = define_job("generate", generate, key=str)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Onward]:
-    url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}[request.param]
-    with Onward(url, jobs=[generation], clock=FakeClock()) as app:
+    if request.param == "postgres":
+        url = request.getfixturevalue("emptied_postgres")("postgres")
+    else:
+        url = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}[request.param]
+    with Onward(url, jobs=[generation], clock=FakeClock(), migrate=request.param == "postgres") as app:
         app.store.open()
         yield app
 
@@ -219,6 +227,83 @@ def test_the_async_twin_joins_a_transaction_that_is_awaited(books: Onward, tmp_p
     assert (state(books), [job.id for job in books.find()]) == ("generating", [handle.id])
 
 
+def sqlalchemy_url(tmp_path: Path, driver: str) -> str:
+    return f"sqlite+{driver}:///{tmp_path}/jobs.db"
+
+
+def set_up_engine(engine: sqlalchemy.Engine) -> None:
+    """SQLite as SQLAlchemy's documentation says: the driver begins nothing, the engine does."""
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def connected(connection: Any, _: object) -> None:
+        connection.isolation_level = None
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @sqlalchemy.event.listens_for(engine, "begin")
+    def begun(connection: sqlalchemy.Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+GENERATING = sqlalchemy.text("UPDATE episodes SET state = 'generating' WHERE id = 7")
+
+
+@pytest.mark.parametrize(("enqueue", "left"), [(generation.new_job, ("generating", 1)), (fail, ("draft", 0))])
+def test_a_session_maker_gives_the_transaction(
+    books: Onward, tmp_path: Path, enqueue: Callable[[int], NewJob], left: tuple[str, int]
+) -> None:
+    """What most web applications have; ``begin()`` gives the session, and commits at its end."""
+    engine = sqlalchemy.create_engine(sqlalchemy_url(tmp_path, "pysqlite"))
+    set_up_engine(engine)
+
+    def change(session: Session) -> int:
+        session.execute(GENERATING)
+        return 7
+
+    with suppress(LookupError):
+        with_transactional_state_and_enqueue(books, change, enqueue, transaction=sessionmaker(engine).begin())
+    engine.dispose()
+    assert (state(books), len(books.find())) == left
+
+
+@pytest.mark.parametrize(("enqueue", "left"), [(generation.new_job, ("generating", 1)), (fail, ("draft", 0))])
+def test_an_async_session_maker_gives_the_transaction(
+    books: Onward, tmp_path: Path, enqueue: Callable[[int], NewJob], left: tuple[str, int]
+) -> None:
+    """As above, in an async web handler."""
+
+    async def change(session: AsyncSession) -> int:
+        await session.execute(GENERATING)
+        return 7
+
+    async def handle() -> None:
+        engine = create_async_engine(sqlalchemy_url(tmp_path, "aiosqlite"))
+        set_up_engine(engine.sync_engine)
+        with suppress(LookupError):
+            await awith_transactional_state_and_enqueue(books, change, enqueue, transaction=async_sessionmaker(engine).begin())
+        await engine.dispose()
+
+    asyncio.run(handle())
+    assert (state(books), len(books.find())) == left
+
+
+@pytest.mark.parametrize(("enqueue", "left"), [(generation.new_job, 1), (fail, 0)])
+def test_a_connection_that_commits_at_the_end_of_its_block_gives_the_transaction(
+    emptied_postgres: Callable[[str], str], enqueue: Callable[[int], NewJob], left: int
+) -> None:
+    """As ``psycopg.connect`` and a pool's ``connection()`` do."""
+    url = emptied_postgres("postgres")
+    with Onward(url, jobs=[generation], migrate=True) as app:
+        app.store.open()
+
+        def change(connection: psycopg.Connection[Any]) -> int:
+            connection.execute("CREATE TEMPORARY TABLE seen (id integer) ON COMMIT DROP")
+            return 7
+
+        with suppress(LookupError):
+            with_transactional_state_and_enqueue(app, change, enqueue, transaction=psycopg.connect(read_url(url)[0]))
+        assert len(app.find()) == left
+
+
 # -- change and job, where no transaction can hold both --------------------------------------------------------------
 
 
@@ -371,8 +456,6 @@ def test_async_functions_in_the_sync_call_are_refused_and_not_forgotten(app: Onw
 
 def test_a_transaction_that_gives_no_connection_is_refused(app: Onward) -> None:
     """Taken for no transaction, the job would be accepted outside of it."""
-    from contextlib import nullcontext
-
     with pytest.raises(InvalidDefinition, match="must give the connection"):
         with_transactional_state_and_enqueue(app, begin, generation.new_job, transaction=nullcontext())
 

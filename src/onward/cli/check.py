@@ -34,5 +34,5 @@ def command(paths: tuple[str, ...], prefix: str, schema: str, as_json: bool) -> 
             put_json({**place, "rule": one.rule, "found": one.found, "instead": one.instead})
         else:
             put(escape(str(one)))
-    say(f"{checked.files:,} files checked, {len(checked.violations):,} to mend.")
+    say(f"{checked.files:,} {'file' if checked.files == 1 else 'files'} checked, {len(checked.violations):,} to mend.")
     return 1 if checked.violations else 0

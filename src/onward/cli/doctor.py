@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -50,58 +50,74 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     examined = store.examine()
     yield Finding("store", "ok", store.url)
     yield from examined
-    yield from _writable(store)
-    yield _newest_job(store)
-    yield _stuck_jobs(store)
+    yield from _looked("writable", lambda: _writable(store))
+    yield from _looked("newest job", lambda: _newest_job(store))
+    yield from _looked("stuck jobs", lambda: _stuck_jobs(store))
     if app is not None:
-        yield _known_types(store, app)
-        yield _one_store(store)
+        yield from _looked("job types", lambda: _known_types(store, app))
+        yield from _looked("settings", lambda: _one_store(store))
 
 
-def _newest_job(store: Store) -> Finding:
+def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What may not be looked at is a finding as well, and hides no other."""
+    from onward.errors import OnwardError
+    from onward.inspection import Finding
+
+    try:
+        yield from look()
+    except OnwardError as error:
+        yield Finding(name, "error", str(error))
+
+
+def _newest_job(store: Store) -> Iterator[Finding]:
     """A worker that polls an abandoned store looks healthy; the age of the newest job gives it away."""
     from onward.inspection import Finding, JobFilter
 
     newest = store.find(JobFilter(), limit=1)
-    if not newest:
-        return Finding("newest job", "ok", "there are no jobs")
-    return Finding("newest job", "ok", f"{newest[0].type} {newest[0].id}, enqueued {relative(newest[0].created_at, store.clock.now())}")
+    if newest:
+        text = f"{newest[0].type} {newest[0].id}, enqueued {relative(newest[0].created_at, store.clock.now())}"
+        yield Finding("newest job", "ok", text)
+    else:
+        yield Finding("newest job", "ok", "there are no jobs")
 
 
-def _stuck_jobs(store: Store) -> Finding:
+def _stuck_jobs(store: Store) -> Iterator[Finding]:
     from onward.inspection import Finding
 
     stuck = len(store.answer("stuck").rows)
-    if not stuck:
-        return Finding("stuck jobs", "ok", "none")
-    return Finding("stuck jobs", "warning", f"{stuck:,} run long or lost their worker: see 'onward stats stuck'")
+    if stuck:
+        yield Finding("stuck jobs", "warning", f"{stuck:,} run long or lost their worker: see 'onward stats stuck'")
+    else:
+        yield Finding("stuck jobs", "ok", "none")
 
 
-def _known_types(store: Store, app: Onward) -> Finding:
+def _known_types(store: Store, app: Onward) -> Iterator[Finding]:
     from onward.inspection import Finding
 
     answer = store.answer("outstanding")
     at = answer.columns.index("type")
     unknown = sorted({str(row[at]) for row in answer.rows if row[at] not in app.definitions})
-    if not unknown:
-        return Finding("job types", "ok", f"the application knows every type that waits, and {len(app.definitions):,} in all")
-    return Finding("job types", "warning", f"waiting jobs have types that this application does not know: {', '.join(unknown)}")
+    if unknown:
+        yield Finding("job types", "warning", f"waiting jobs have types that this application does not know: {', '.join(unknown)}")
+    else:
+        yield Finding("job types", "ok", f"the application knows every type that waits, and {len(app.definitions):,} in all")
 
 
-def _one_store(store: Store) -> Finding:
+def _one_store(store: Store) -> Iterator[Finding]:
     """Say whether the settings lead to another store than the application uses."""
     from onward.inspection import Finding
     from onward.settings import Settings
 
     if other := elsewhere(store):
-        return Finding("settings", "warning", f"{other[0]} leads to another store, {other[1]}: other programs may use it")
-    if Settings().url is None:
-        return Finding("settings", "ok", "the application names its store itself")
-    return Finding("settings", "ok", "the settings lead to the same store")
+        yield Finding("settings", "warning", f"{other[0]} leads to another store, {other[1]}: other programs may use it")
+    elif Settings().url is None:
+        yield Finding("settings", "ok", "the application names its store itself")
+    else:
+        yield Finding("settings", "ok", "the settings lead to the same store")
 
 
 def _writable(store: Store) -> Iterator[Finding]:
-    """Whoever may only read can look at everything, and neither enqueue nor work."""
+    """Whoever may only read a file can look at everything, and neither enqueue nor work. A server says itself what a role may do."""
     from onward.inspection import Finding
 
     path: Path | None = getattr(store, "path", None)

@@ -92,10 +92,8 @@ class _Visitor:
             self._visit(statement)
 
     def _visit(self, node: ast.AST) -> None:
-        if isinstance(node, ast.stmt):
-            body = getattr(node, "body", None)
-            last = (body[0].lineno - 1 if body[0].lineno > node.lineno else node.lineno) if body else node.end_lineno
-            self._statement = (node.lineno, last or node.lineno)
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
+            self._statement = _lines_of(node)
         match node:
             case ast.Import() | ast.ImportFrom():
                 self._check_import(node)
@@ -223,6 +221,14 @@ class _Visitor:
         if isinstance(value, Reference) and value.path == "django.db.transaction.atomic":
             return True
         return self._value(node) is Known.CONNECTION
+
+
+def _lines_of(node: ast.stmt | ast.ExceptHandler) -> tuple[int, int]:
+    """The first and the last line of a statement, of one with a block those of its head."""
+    first = min((one.lineno for one in getattr(node, "decorator_list", ())), default=node.lineno)
+    body = getattr(node, "body", None)
+    last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+    return first, last or node.lineno
 
 
 def _is_super(node: ast.expr) -> bool:

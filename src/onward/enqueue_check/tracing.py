@@ -100,7 +100,7 @@ class Tracing:
                 found += self._imported(binding.path, scope.module)
             else:
                 found.append((binding, seen_from))
-        return found
+        return list(dict.fromkeys(found))  # two ways to the same binding would double at every file
 
     def _imported(self, path: str, importer: Module) -> Definitions:
         """What a dotted name is bound to in the checked files; else, and for all of Onward, the import itself."""
@@ -117,7 +117,7 @@ class Tracing:
                 found = self._named(parts[length], module.scope)
                 for attribute in parts[length + 1 :]:
                     found = [one for each in found for one in self._attribute(self._worth(*each), attribute, module.scope)]
-                return found
+                return list(dict.fromkeys(found))
         return []
 
     def _module(self, parts: list[str], importer: Module) -> Module | None:

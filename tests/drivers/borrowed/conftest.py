@@ -22,18 +22,15 @@ ON_SQLITE: dict[str, type[Caller]] = {
     "aiosqlite": callers.AioSQLite,
     "SQLAlchemy Connection on SQLite": sqlalchemy_callers.SQLiteConnection,
     "SQLAlchemy Session on SQLite": sqlalchemy_callers.SQLiteSession,
-    "SQLAlchemy scoped_session on SQLite": sqlalchemy_callers.SQLiteScopedSession,
     "SQLAlchemy AsyncConnection on aiosqlite": sqlalchemy_callers.SQLiteAsyncConnection,
     "SQLAlchemy AsyncSession on aiosqlite": sqlalchemy_callers.SQLiteAsyncSession,
     "Django on SQLite": django_callers.Django,
-    "Django's wrapper on SQLite": django_callers.DjangoWrapper,
 }
 ON_POSTGRES: dict[str, type[Caller]] = {
     "psycopg": callers.Psycopg,
     "psycopg, awaited": callers.PsycopgAsync,
     "psycopg2": callers.Psycopg2,
     "asyncpg": callers.Asyncpg,
-    "asyncpg in its transaction()": callers.AsyncpgInTransaction,
     "asyncpg's pool": callers.AsyncpgPool,
     "SQLAlchemy Connection on psycopg": sqlalchemy_callers.PsycopgConnection,
     "SQLAlchemy Session on psycopg": sqlalchemy_callers.PsycopgSession,
@@ -41,10 +38,18 @@ ON_POSTGRES: dict[str, type[Caller]] = {
     "SQLAlchemy AsyncSession on psycopg": sqlalchemy_callers.PsycopgAsyncSession,
     "SQLAlchemy AsyncConnection on asyncpg": sqlalchemy_callers.AsyncpgConnection,
     "SQLAlchemy AsyncSession on asyncpg": sqlalchemy_callers.AsyncpgSession,
-    "SQLAlchemy async_scoped_session on asyncpg": sqlalchemy_callers.AsyncpgScopedSession,
     "Django on Postgres": django_callers.Django,
+}
+OTHER_FORMS_ON_SQLITE: dict[str, type[Caller]] = {
+    "SQLAlchemy scoped_session on SQLite": sqlalchemy_callers.SQLiteScopedSession,
+    "Django's wrapper on SQLite": django_callers.DjangoWrapper,
+}
+OTHER_FORMS_ON_POSTGRES: dict[str, type[Caller]] = {
+    "asyncpg in its transaction()": callers.AsyncpgInTransaction,
+    "SQLAlchemy async_scoped_session on asyncpg": sqlalchemy_callers.AsyncpgScopedSession,
     "Django's wrapper on Postgres": django_callers.DjangoWrapper,
 }
+KINDS = {**ON_SQLITE, **ON_POSTGRES, **OTHER_FORMS_ON_SQLITE, **OTHER_FORMS_ON_POSTGRES}
 
 
 class Database:
@@ -94,15 +99,14 @@ def postgres_here(emptied_postgres: Callable[[str], str]) -> Iterator[Database]:
 
 @pytest.fixture(params=[*ON_SQLITE, *ON_POSTGRES])
 def kind(request: pytest.FixtureRequest) -> type[Caller]:
-    name = request.param
-    return ON_SQLITE[name] if name in ON_SQLITE else ON_POSTGRES[name]
+    return KINDS[request.param]
 
 
 @pytest.fixture
 def database(request: pytest.FixtureRequest, kind: type[Caller]) -> Database:
     """The database that this kind of caller is on."""
     name = request.node.callspec.params["kind"]
-    made: Database = request.getfixturevalue("sqlite" if name in ON_SQLITE else "postgres_here")
+    made: Database = request.getfixturevalue("sqlite" if name in {**ON_SQLITE, **OTHER_FORMS_ON_SQLITE} else "postgres_here")
     return made
 
 

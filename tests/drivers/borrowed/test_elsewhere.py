@@ -102,7 +102,7 @@ def test_what_is_no_connection_is_refused(sqlite: Database, postgres_here: Datab
     engine = create_engine("sqlite://")
     for database in (sqlite, postgres_here):
         for wrong in (engine, object(), "connection"):
-            with pytest.raises(NoTransaction, match="django, .*sqlalchemy"):
+            with pytest.raises(NoTransaction, match=r"django, .*sqlalchemy"):
                 database.store.within(wrong)
         with pytest.raises(NoTransaction, match=r"django\.db\.connection"):
             database.store.within(cache)

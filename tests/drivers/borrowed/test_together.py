@@ -14,7 +14,7 @@ from onward.status import Status
 from onward.testing.factories import make_new_job
 from onward.turn import Claim, Demand, Settlement
 from tests.drivers.borrowed.callers import Caller
-from tests.drivers.borrowed.conftest import Database
+from tests.drivers.borrowed.conftest import OTHER_FORMS_ON_POSTGRES, OTHER_FORMS_ON_SQLITE, Database
 
 SELL = "INSERT INTO sales VALUES (1)"
 
@@ -139,7 +139,7 @@ def test_a_lost_lease_changes_nothing(store: Store, caller: Caller) -> None:
         caller.verb(store, "settle", Settlement(claim=claimed, outcome=Completed("1")))
     caller.run(SELL)
     caller.commit()
-    assert (store.get(claimed.id).status, sales(store)) == (Status.RETRYING, 1)
+    assert (store.get(claimed.id).status, sales(store)) == (Status.QUEUED, 1)
 
 
 def test_the_callers_library_goes_on_as_before(store: Store, caller: Caller) -> None:
@@ -162,3 +162,17 @@ def test_a_connection_that_commits_by_itself_is_refused(database: Database, kind
     with pytest.raises(NoTransaction, match="commits every statement by itself"):
         caller.enqueue(database.store, make_new_job())
     assert database.store.count(JobFilter()) == 0
+
+
+@pytest.mark.parametrize("kind", [*OTHER_FORMS_ON_SQLITE, *OTHER_FORMS_ON_POSTGRES], indirect=True)
+def test_other_forms_of_the_same_libraries_carry_jobs(store: Store, caller: Caller) -> None:
+    """Whatever an application has at hand: the proxy or what is behind it, a session or the one of its thread."""
+    caller.begin()
+    caller.run(SELL)
+    caller.enqueue(store, make_new_job())
+    caller.rollback()
+    caller.begin()
+    caller.run(SELL)
+    caller.enqueue(store, make_new_job())
+    caller.commit()
+    assert (sales(store), store.count(JobFilter())) == (1, 1)

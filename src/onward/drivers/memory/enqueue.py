@@ -32,12 +32,12 @@ def enqueue(tables: Tables, request: Sequence[NewJob], now: datetime) -> list[Ac
 def _accept_one(tables: Tables, asked: NewJob, now: datetime) -> Accepted:
     stored = tables.jobs.get(asked.id)
     if stored is not None:
-        return answer_same_id(asked, stored.type, stored.payload_hash)
+        return answer_same_id(asked, stored.type, stored.payload_hash, stored.owner)
     if asked.key is not None:
         name = uses_of_key(asked)
         holder = tables.keys.get(name)
         if holder is not None and holder.holds_at(now) and holder.job_id == asked.id:  # its row is gone
-            return answer_same_id(asked, asked.type, holder.payload_hash)
+            return answer_same_id(asked, asked.type, holder.payload_hash, asked.owner)
         if holder is not None and holder.holds_at(now):
             return answer_duplicate(asked, holder.job_id, holder.payload_hash)
         window = key_lasts(asked.scope)

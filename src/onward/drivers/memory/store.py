@@ -196,6 +196,13 @@ class MemoryStore(Store):
             found = [job for job in questions.matching(tables.jobs.values(), where) if before is None or job.id < before]
         return sorted(found, key=lambda job: job.id, reverse=True)[:limit]
 
+    def find_active(self, types: Sequence[str], key: str, *, owner: str) -> Job | None:
+        with self._reading() as tables:
+            holders = [tables.keys.get((owner, type_, key)) for type_ in types]
+            held = [tables.jobs.get(holder.job_id) for holder in holders if holder is not None]
+            live = [job for job in held if job is not None and job.status.is_live]
+            return max(live, key=lambda job: job.id, default=None)
+
     def count(self, where: JobFilter) -> int:
         with self._reading() as tables:
             return sum(1 for _ in questions.matching(tables.jobs.values(), where))

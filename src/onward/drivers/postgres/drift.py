@@ -100,8 +100,8 @@ def _missing(part: Part, schema: str) -> Finding:
 
 def _changed(ours: Part, model: Part, schema: str) -> Finding:
     if ours.kind == "index":
-        drop = f'DROP INDEX CONCURRENTLY "{schema}".{ours.name}'
-        text = f"index {ours.name} was changed, so statements cannot use it: {drop}; then {_statement(ours.name, schema)}"
+        old = f'"{schema}".{ours.name}'
+        text = f"index {ours.name} was changed, so statements cannot use it: DROP INDEX CONCURRENTLY {old}; {_statement(ours.name, schema)}"
         return Finding("schema drift", "error", text)
     text = f'{ours.kind} {ours.name} of "{schema}".{ours.table} is "{ours.made}" and should be "{model.made}": change it back'
     return Finding("schema drift", _level(model), text)
@@ -146,5 +146,5 @@ def _indexes_alone(parts: list[Part], schema: str) -> Iterator[Finding]:
 
 def _statement(index: str, schema: str) -> str:
     """The statement that makes an index, as the last migration that makes it has it, so that workers can go on meanwhile."""
-    made = re.findall(rf"CREATE (?:UNIQUE )?INDEX {index} ON [^;]*", migration_sql(0, schema))
+    made = re.findall(rf"\bCREATE (?:UNIQUE )?INDEX {index} ON [^;]*", migration_sql(0, schema))
     return " ".join(made[-1].split()).replace(" INDEX ", " INDEX CONCURRENTLY ", 1) if made else "make it as the migration does"

@@ -197,6 +197,9 @@ class PostgresStore(Store):
     def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
         return self._database.read(lambda: people.find(where, limit, before), patience=LOOK_WITHIN)
 
+    def find_active(self, types: Sequence[str], key: str, *, owner: str) -> Job | None:
+        return self._database.read(lambda: people.find_active(types, key, owner))
+
     def count(self, where: JobFilter) -> int:
         return self._database.read(lambda: people.count(where), patience=LOOK_WITHIN)
 

@@ -31,11 +31,7 @@ def examine(database: Database, schema: Schema, text: StatementText, listen_url:
 
     Raises ``StoreUnavailable`` when the database cannot be reached, and ``SchemaOutOfDate`` when it has no tables of Onward.
     """
-
-    def ask(wanted: Statement) -> list[Row]:
-        columns, rows = database.ask(text.raw[wanted.name])
-        return [dict(zip(columns, row, strict=True)) for row in rows]
-
+    ask = asking(database, text)
     (server,) = ask(Statement("examine_server"))
     version = schema.open()
     is_standby = server["is_standby"]
@@ -59,6 +55,16 @@ def examine(database: Database, schema: Schema, text: StatementText, listen_url:
         "jobs": lambda: census(ask),
     }
     return [finding for name, look in looks.items() for finding in _looked(name, look)]
+
+
+def asking(database: Database, text: StatementText) -> Ask:
+    """What each look asks the database with."""
+
+    def ask(wanted: Statement) -> list[Row]:
+        columns, rows = database.ask(text.raw[wanted.name])
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    return ask
 
 
 def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
@@ -114,8 +120,7 @@ def settings(ask: Ask) -> Iterator[Finding]:
         yield Finding(
             "read only",
             "error",
-            "default_transaction_read_only is on, so nothing can be enqueued or run: "
-            "ALTER ROLE … or ALTER DATABASE … RESET default_transaction_read_only",
+            "default_transaction_read_only is on, so nothing can be enqueued or run: RESET it with ALTER ROLE or ALTER DATABASE",
         )
     if (level := found["default_transaction_isolation"]) != "read committed":
         text = f"the default is {level}; Onward's own transactions say READ COMMITTED themselves"
@@ -129,7 +134,7 @@ def settings(ask: Ask) -> Iterator[Finding]:
 
 
 def _synchronous_commit(level: str, has_standbys: bool) -> Finding:
-    advice = "ALTER ROLE … RESET synchronous_commit, or set it to on"
+    advice = "RESET it with ALTER ROLE or ALTER DATABASE, or set it to on"
     if level == "off":
         return Finding("synchronous_commit", "error", f"off: a crash of the server may lose accepted jobs; {advice}")
     if level in ("local", "remote_write") and has_standbys:
@@ -178,10 +183,8 @@ def rights(ask: Ask, schema: str, role: str) -> Iterator[Finding]:
             yield Finding("rights", "error", text)
         if table["hides_rows"]:
             is_held_back = True
-            text = (
-                f'row security hides rows of "{schema}".{table["name"]} from this role: '
-                f'ALTER TABLE "{schema}".{table["name"]} DISABLE ROW LEVEL SECURITY, or give the role BYPASSRLS'
-            )
+            name = f'"{schema}".{table["name"]}'
+            text = f"rows of {name} are hidden from this role: ALTER TABLE {name} DISABLE ROW LEVEL SECURITY, or give the role BYPASSRLS"
             yield Finding("row security", "error", text)
     if not is_held_back:
         yield Finding("rights", "ok", f"{role} may read and write every table")

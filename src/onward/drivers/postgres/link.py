@@ -13,7 +13,6 @@ from msgspec import Struct
 from onward.drivers.borrowed import commits_by_itself
 from onward.drivers.postgres.vendor_errors import (
     DEADLOCK,
-    FAILED_TRANSACTION_TEXT,
     MISSING_TABLES,
     SERIALIZATION_FAILURE,
     is_connection_lost,
@@ -34,7 +33,7 @@ as_pyformat = lru_cache(maxsize=1024)(pyformat)
 as_dollar = lru_cache(maxsize=1024)(dollar)
 
 # What libpq calls the states of a connection; psycopg and psycopg2 both give these numbers.
-IDLE, IN_TRANSACTION, FAILED, UNKNOWN = 0, 2, 3, 4
+IDLE, IN_TRANSACTION, UNKNOWN = 0, 2, 4
 
 
 class Joined(Struct, frozen=True):
@@ -54,11 +53,9 @@ class PostgresLink(Link):
     joined: Joined
 
     def check_state(self, state: int, *, is_autocommit: bool) -> None:
-        """Raise ``NoTransaction`` unless the connection is in a transaction that works, or begins one by itself."""
+        """Raise ``NoTransaction`` unless the connection is in a transaction, or begins one by itself. One that has failed will say so."""
         if state == UNKNOWN:
             raise NoTransaction("the connection given as within= is closed")
-        if state == FAILED:
-            raise NoTransaction(FAILED_TRANSACTION_TEXT)
         if state == IDLE and is_autocommit:
             raise commits_by_itself(self.how_to_begin)
 

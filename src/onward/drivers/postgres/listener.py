@@ -27,6 +27,9 @@ logger = logging.getLogger("onward.worker")
 JOIN_WITHIN = 1.0
 """Seconds that ``close`` waits for the thread. One that is just connecting may take longer, and ends by itself."""
 
+FOLD_FOR = 0.005
+"""Seconds that notifications are left to gather while the worker is busy: 4,600 a second took 9 % of a core to hear one by one."""
+
 
 class Timing(Struct, frozen=True, kw_only=True):
     """Every interval of the listening, in seconds."""
@@ -57,6 +60,11 @@ class Ear(Protocol):
 
     def heard(self, payloads: list[str]) -> bool:
         """These have arrived. Says whether that is a proof that others will."""
+        ...
+
+    @property
+    def is_rung(self) -> bool:
+        """True while nobody has taken notice of what was heard before, so that more of it changes nothing."""
         ...
 
 
@@ -160,7 +168,7 @@ class Listener:
             connection.close()
 
     def _begin(self, connection: psycopg.Connection[Any]) -> bool:
-        """Listen. False when it is over meanwhile. Outside of any transaction, since libpq begins none by itself."""
+        """Listen. False when it is given up meanwhile. Outside of any transaction, since libpq begins none by itself."""
         pgconn = connection.pgconn
         until = time.monotonic() + self._timing.listen_within
         pgconn.send_query(self._listen.as_bytes(connection))
@@ -181,13 +189,14 @@ class Listener:
         return True
 
     def _hear(self, pgconn: pq.abc.PGconn) -> None:
-        while not self._has_to_reconnect:
+        while self._wait(pgconn, select.POLLIN):
             payloads = _take(pgconn)
+            is_busy = self._ear.is_rung
             if payloads and self._ear.heard(payloads):
                 self._was_proven = True
                 self._recover()
-            if not self._wait(pgconn, select.POLLIN):
-                return
+            if payloads and is_busy:
+                self._sleep(FOLD_FOR)
 
     def _recover(self) -> None:
         since, self._ill_since = self._ill_since, None
@@ -196,11 +205,17 @@ class Listener:
 
     # -- sleep -------------------------------------------------------------------------------------------------------
 
+    @property
+    def _is_given_up(self) -> bool:
+        return self._is_over or self._has_to_reconnect
+
     def _wait(self, pgconn: pq.abc.PGconn, events: int, until: float | None = None) -> bool:
-        """Sleep until the socket is ready or somebody nudges, and read what has come. False when it is over."""
+        """Sleep until the socket is ready, and read what has come. False when this connection is given up. May end early."""
+        if self._is_given_up:  # a nudge may have ended another sleep before
+            return False
         if not self._poll(None if until is None else until - time.monotonic(), pgconn.socket, events) and until is not None:
             raise TimeoutError(f"the server did not answer to LISTEN within {self._timing.listen_within:g} s")
-        if self._is_over:
+        if self._is_given_up:
             return False
         pgconn.consume_input()
         return True

@@ -36,9 +36,6 @@ class Mode(Enum):
     TRANSACTION_WITHOUT_NAMES = "a transaction, and forgets prepared statements"
 
 
-_NAME_IS_LOST = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
-
-
 class Way(Struct, frozen=True):
     """How the store's own connections reach the server."""
 
@@ -80,33 +77,23 @@ def _way(database: Database, text: StatementText) -> Way:
 
 
 def _mode(way: Way, text: StatementText) -> Mode:
-    """Find out by what one session sees while another one is in a transaction.
+    """Find out by what one session meets in a transaction while another one is idle.
 
-    If that other one got the connection to the server that the first had been using, it is lent for a transaction.
+    If it gets the connection to the server that the other had been using, connections are lent for a transaction. Both prepare a statement,
+    by the same name, as sessions do that know nothing of each other.
     """
     try:
         with _session(way.url) as first, _session(way.url) as second:
             for _ in range(ROUNDS):
                 used = _backend(first, text, way.prepares)
                 with second.transaction(force_rollback=True):
-                    if _backend(second, text, False) == used:
-                        return _with_names(first, text) if way.prepares else Mode.TRANSACTION
-    except _NAME_IS_LOST:
+                    if _backend(second, text, way.prepares) == used:
+                        return Mode.TRANSACTION
+    except (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement):
         return Mode.TRANSACTION_WITHOUT_NAMES
     except psycopg.OperationalError:  # there was no second connection to lend
         return Mode.SESSION
     return Mode.SESSION
-
-
-def _with_names(session: StoreConnection, text: StatementText) -> Mode:
-    """Say whether a statement that was prepared on one connection to the server is known on the next one."""
-    try:
-        _backend(session, text, True)
-    except _NAME_IS_LOST:
-        return Mode.TRANSACTION_WITHOUT_NAMES
-    except psycopg.OperationalError:  # the pooler has one connection only, on which every name stays known
-        return Mode.TRANSACTION
-    return Mode.TRANSACTION
 
 
 def _backend(session: StoreConnection, text: StatementText, prepare: bool) -> int:
@@ -141,7 +128,7 @@ def notifications(database: Database, text: StatementText, listen_url: str | Non
 def _try_one(database: Database, text: StatementText, listen_url: str) -> str | None:
     """None if it arrives, else why it does not, and what to do."""
     said = os.urandom(8).hex()
-    with psycopg.connect(complete(listen_url, "onward doctor"), autocommit=True, prepare_threshold=None) as listener:
+    with _session(listen_url) as listener:
         cursor = psycopg.Cursor(listener)
         cursor.execute(text["examine_listen"])
         database.alone(Statement("notify", {"channel": "onward_doctor", "payload": said}))

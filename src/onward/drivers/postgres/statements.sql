@@ -36,7 +36,7 @@ ROLLBACK TO SAVEPOINT onward;
 
 -- name: stored
 -- Which of these ids exist already: the same request again counts as accepted.
-SELECT id, type, payload_hash FROM {prefix}jobs WHERE id IN (SELECT json_array_elements_text(:ids::text::json));
+SELECT id, type, payload_hash, owner FROM {prefix}jobs WHERE id IN (SELECT json_array_elements_text(:ids::text::json));
 
 -- name: take_key
 -- No row back means that the key is held. A constraint error never arises, so a caller's transaction is never spoilt. It waits for a
@@ -421,6 +421,15 @@ WHERE (:ids::text IS NULL OR id IN (SELECT json_array_elements_text(:ids::text::
     AND (:key::text IS NULL OR idempotency_key = :key::text)
     AND (:owner::text IS NULL OR owner = :owner::text)
     AND (:finished_after::text IS NULL OR finished_at > :finished_after::text::timestamptz);
+
+-- name: find_active
+-- By the key, which is quick, and from there to the job: there is no index over the keys of all jobs that ever were.
+SELECT {columns} FROM {prefix}jobs AS job
+WHERE job.id IN (
+    SELECT job_id FROM {prefix}keys
+    WHERE owner = :owner::text AND key = :key::text AND type IN (SELECT json_array_elements_text(:types::text::json))
+) AND job.status IN ('queued', 'retrying', 'in_progress')
+ORDER BY job.id DESC LIMIT 1;
 
 -- name: history
 SELECT {attempt_columns} FROM {prefix}history AS attempt WHERE attempt.job_id = :id::text ORDER BY attempt.fence;

@@ -18,7 +18,7 @@ OLD = timedelta(minutes=5)
 OLD_TRANSACTIONS = 100_000
 """How many transactions a standby may lag behind with what it still needs: minutes, where there are hundreds a second."""
 MANY_DEAD = 100_000
-LARGE_INDEX = 16 * 1024 * 1024
+LARGE_INDEX = 8 * 1024 * 1024
 BYTES_AN_ENTRY = 500
 """An entry of the largest index takes about 100 bytes, and twice as many after splits."""
 FULL_QUEUE = 0.1
@@ -34,8 +34,9 @@ def vacuum(ask: Ask, schema: str) -> Iterator[Finding]:
             "autovacuum", "error", "off: dead rows stay, and claims become slower and slower; set autovacuum = on in postgresql.conf"
         )
     elif never:
-        alter = "; ".join(f"ALTER TABLE {name} RESET (autovacuum_enabled)" for name in never)
-        yield Finding("autovacuum", "warning", f"off for {', '.join(never)}, so that dead rows stay: {alter}")
+        for name in never:
+            text = f"off for {name}, so that dead rows stay: ALTER TABLE {name} RESET (autovacuum_enabled)"
+            yield Finding("autovacuum", "warning", text)
     elif found["track_counts"] == "off":
         yield Finding("autovacuum", "warning", "track_counts is off, so autovacuum cannot know where dead rows are: set track_counts = on")
     else:

@@ -20,7 +20,6 @@ LONGEST_TEXT = 200
 
 SERIALIZATION_FAILURE, DEADLOCK = "40001", "40P01"
 FAILED_TRANSACTION, NO_TRANSACTION = "25P02", "25P01"
-FAILED_TRANSACTION_TEXT = "the transaction has failed already, so nothing can join it: roll back first, or to a savepoint before the error"
 MISSING_TABLES = frozenset({"42P01", "3F000", "42703", "42883"})
 BUSY = {
     "55P03": "waited for a lock for longer than lock_timeout",
@@ -80,7 +79,9 @@ def translate(error: BaseException, place: str) -> OnwardError:
     if isinstance(error, UnicodeEncodeError):
         return InvalidPayload("text contains a lone surrogate, which no database stores")
     if state == FAILED_TRANSACTION:
-        return NoTransaction(FAILED_TRANSACTION_TEXT)
+        return NoTransaction(
+            "the transaction has failed already, so nothing can join it: roll back first, or to a savepoint before the error"
+        )
     if state == NO_TRANSACTION:
         return NoTransaction(f"the connection is in no transaction ({text}): begin one first")
     if state in MISSING_TABLES:

@@ -96,13 +96,6 @@ class Waker(Forked):
             self._bell.sleep(min(pause, until - time.monotonic()))
         return True
 
-    def prove(self, seconds: float) -> bool:
-        """For whoever does not wait for jobs: give notifications so long to prove themselves, and say whether they did."""
-        until = time.monotonic() + seconds
-        while not self.is_proven and (left := until - time.monotonic()) > 0:
-            self.wait(min(left, 0.05))
-        return self.is_proven
-
     def close(self) -> None:
         """End the listening, and wake whoever waits. The next ``wait`` begins it anew."""
         with self._making:
@@ -151,6 +144,10 @@ class WorkersEar:
             self._bell.ring()
         return is_proven
 
+    @property
+    def is_rung(self) -> bool:
+        return self._bell.is_rung
+
 
 class Listening(NamedTuple):
     """What works together while a waker listens. Calling ``finalizer`` ends it, once."""
@@ -165,7 +162,8 @@ class Bell:
     """One thread sleeps, any number ring, also in signal handlers: nothing here takes a lock. Many rings are one."""
 
     def __init__(self) -> None:
-        self._is_rung = False
+        self.is_rung = False
+        """Nobody has taken the last ring yet."""
         self._pipe: tuple[int, int] | None = None
 
     def open(self) -> None:
@@ -178,7 +176,7 @@ class Bell:
             weakref.finalize(self, _close, os.getpid(), read, write)
 
     def ring(self) -> None:
-        self._is_rung = True
+        self.is_rung = True
         pipe = self._pipe
         if pipe is not None:
             try:
@@ -188,9 +186,9 @@ class Bell:
 
     def take(self) -> bool:
         """Say whether it was rung since the last time."""
-        if not self._is_rung:
+        if not self.is_rung:
             return False  # and is not set: it may be rung just now
-        self._is_rung = False
+        self.is_rung = False
         return True
 
     def sleep(self, seconds: float) -> None:

@@ -25,7 +25,7 @@ def enqueue(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted]]:
             answers[position] = answer_same_id(job, *stored[job.id])
         elif job.id in fresh:
             first = jobs[fresh[job.id]]
-            answers[position] = answer_same_id(job, first.type, first.payload_hash)
+            answers[position] = answer_same_id(job, first.type, first.payload_hash, first.owner)
         else:
             fresh[job.id] = position
 
@@ -59,7 +59,7 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
             return Accepted(job.id)
         holder = yield Statement("key_holder", where)
         if holder and holder[0][0] == job.id:  # its row is gone, or it is the one that asks for its key again
-            return answer_same_id(job, job.type, holder[0][1])
+            return answer_same_id(job, job.type, holder[0][1], job.owner)
         if holder:
             return answer_duplicate(job, holder[0][0], holder[0][1])
         # The holder let go between the two statements: try again.
@@ -74,6 +74,6 @@ def _answer_overtaken(jobs: Sequence[NewJob], ids: set[str], answers: dict[int, 
             answers[position] = answer_same_id(job, *stored[job.id])
 
 
-def _stored(jobs: Sequence[NewJob]) -> Operation[dict[str, tuple[str, str]]]:
+def _stored(jobs: Sequence[NewJob]) -> Operation[dict[str, tuple[str, str, str]]]:
     rows = yield Statement("stored", {"ids": as_json([job.id for job in jobs])})
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}

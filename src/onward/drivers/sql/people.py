@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from onward.drivers.sql.enqueue import take_key
@@ -11,28 +12,52 @@ from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import IllegalTransition, JobNotFound, LeaseLost
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Attempt, Job, NewJob
+from onward.outcome import has_form, storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
 from onward.turn import Claim, Settlement
 
 
 def get(job_id: str, owner: str | None) -> Operation[Job]:
     """Read one job. Raises ``JobNotFound``, also for another owner's."""
+    _check_text(job_id, owner)
     rows = yield Statement("get", {"id": job_id, "owner": owner})
     if not rows:
         raise JobNotFound(job_id)
     return read_job(rows[0])
 
 
+def _check_text(job_id: str, owner: str | None) -> None:
+    """Raise ``JobNotFound`` for what no database could have stored: ids come from URLs and shells."""
+    if not has_form(job_id) or not has_form(owner or ""):
+        raise JobNotFound(storable(job_id))
+
+
 def find(where: JobFilter, limit: int, before: str | None) -> Operation[list[Job]]:
     """Read a page, newest first. A row that cannot be read is left out: ``get`` says what is wrong with it."""
+    if not _can_match(where):
+        return []
     rows = yield Statement("find", _narrow(where) | {"limit": limit, "before": before})
     return read_jobs(rows)[0]
 
 
+def find_active(types: Sequence[str], key: str, owner: str) -> Operation[Job | None]:
+    """Read the live job that holds a key."""
+    if not has_form(key + owner):
+        return None
+    rows = yield Statement("find_active", {"types": as_json(types), "key": key, "owner": owner})
+    return read_job(rows[0]) if rows else None
+
+
 def count(where: JobFilter) -> Operation[int]:
     """Count the jobs that match."""
+    if not _can_match(where):
+        return 0
     rows = yield Statement("count", _narrow(where))
     return int(rows[0][0])
+
+
+def _can_match(where: JobFilter) -> bool:
+    return all(has_form(text) for text in (*where.ids, *where.types, *where.queues, where.key or "", where.owner or ""))
 
 
 def _narrow(where: JobFilter) -> dict[str, str | None]:
@@ -49,6 +74,8 @@ def _narrow(where: JobFilter) -> dict[str, str | None]:
 
 def history(job_id: str) -> Operation[list[Attempt]]:
     """Read a job's attempts, oldest first."""
+    if not has_form(job_id):
+        return []
     rows = yield Statement("history", {"id": job_id})
     return read_attempts(rows)
 
@@ -67,6 +94,7 @@ def cancel_requested(lease_owner: str) -> Operation[frozenset[str]]:
 
 def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Cancel a waiting job, or ask a running one to stop."""
+    _check_text(job_id, owner)
     rows = yield Statement("cancel", {"id": job_id, "owner": owner, "now": write_instant(now)})
     job = yield from _changed(rows, job_id, owner, Verb.CANCEL)
     if job.status.is_final and job.idempotency_key is not None:
@@ -100,6 +128,7 @@ def _asking_again(job: Job) -> NewJob:
 
 def run_now(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Make a waiting job due now."""
+    _check_text(job_id, owner)
     rows = yield Statement("run_now", {"id": job_id, "owner": owner, "now": write_instant(now)})
     return (yield from _changed(rows, job_id, owner, Verb.RUN_NOW))
 

@@ -201,34 +201,24 @@ class SQLiteStore(Store):
         self._waker.wake()
 
     def within(self, connection: Any) -> Within:
-        bridge = find_bridge(connection, BRIDGES, "sync")
-        self._open_beside(connection)
-        joined: Within = bridge.join(connection, self._joined())
+        joined: Within = find_bridge(connection, BRIDGES, "sync").join(connection, self._joined())
         return joined
 
     def within_async(self, connection: Any) -> AsyncWithin:
-        bridge = find_bridge(connection, BRIDGES, "async")
-        self._open_beside(connection)
-        joined: AsyncWithin = bridge.join(connection, self._joined())
+        joined: AsyncWithin = find_bridge(connection, BRIDGES, "async").join(connection, self._joined())
         return joined
 
-    def _open_beside(self, connection: Any) -> None:
-        # In the caller's transaction our tables cannot be made: it may hold the lock that making them needs.
-        try:
-            is_free = not connection.in_transaction
-        except (ValueError, sqlite3.Error):
-            return
-        if is_free:
-            self._file.open()
-
     def _joined(self) -> Joined:
-        return Joined(self.statements, self.clock, str(self.path), self.strict)
+        return Joined(self.statements, self.clock, str(self.path), self.strict, self._file.open)
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._read(lambda: people.get(job_id, owner))
 
     def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
         return self._read(lambda: people.find(where, limit, before))
+
+    def find_active(self, types: Sequence[str], key: str, *, owner: str) -> Job | None:
+        return self._read(lambda: people.find_active(types, key, owner))
 
     def count(self, where: JobFilter) -> int:
         return self._read(lambda: people.count(where))

@@ -30,7 +30,7 @@ UPDATE {prefix}jobs SET fence = fence WHERE 0;
 
 -- name: stored
 -- Which of these ids exist already: the same request again counts as accepted.
-SELECT +id, +type, +payload_hash FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT +id, +type, +payload_hash, +owner FROM {prefix}jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: take_key
 -- No row back means that the key is held. A constraint error never arises, so a caller's transaction is never spoilt.
@@ -297,6 +297,13 @@ WHERE (:ids IS NULL OR id IN (SELECT value FROM json_each(:ids)))
     AND (:owner IS NULL OR owner = :owner)
     AND (:finished_after IS NULL OR finished_at > :finished_after);
 
+-- name: find_active
+-- By the key, which is quick, and from there to the job: there is no index over the keys of all jobs that ever were.
+SELECT {columns} FROM {prefix}jobs
+WHERE id IN (SELECT job_id FROM {prefix}keys WHERE owner = :owner AND key = :key AND type IN (SELECT value FROM json_each(:types)))
+    AND status IN ('queued', 'retrying', 'in_progress')
+ORDER BY id DESC LIMIT 1;
+
 -- name: history
 SELECT {attempt_columns} FROM {prefix}history WHERE job_id = :id ORDER BY fence;
 
@@ -397,6 +404,12 @@ FROM {prefix}jobs WHERE status IN ('completed', 'dead_letter', 'cancelled')
 ORDER BY finished_at DESC, id DESC;
 
 
+-- == examine ==
+
+-- name: census
+SELECT status, count(*), max(created_at) FROM {prefix}jobs GROUP BY status;
+
+
 -- == schema ==
 
 -- name: tables
@@ -408,9 +421,3 @@ SELECT max(version) FROM {prefix}schema_version;
 -- name: works_with
 -- Only tables of version 2 and newer have it.
 SELECT max(works_with) FROM {prefix}schema_version;
-
-
--- == examine ==
-
--- name: census
-SELECT status, count(*), max(created_at) FROM {prefix}jobs GROUP BY status;

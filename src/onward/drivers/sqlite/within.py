@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -152,7 +153,15 @@ def check_durability(joined: Joined) -> Operation[None]:
         raise WeakDurability(text)
     if not _has_warned:
         _has_warned = True
-        warnings.warn(text, DurabilityWarning, stacklevel=8)
+        warnings.warn(text, DurabilityWarning, stacklevel=_levels_to_caller())
+
+
+def _levels_to_caller() -> int:
+    """How far up the stack the application's own code is; the two colours take different ways."""
+    levels, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("onward."):
+        levels, frame = levels + 1, frame.f_back
+    return levels
 
 
 def explain(error: BaseException, joined: Joined) -> OnwardError:

@@ -39,14 +39,14 @@ from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner,
 from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
 from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
 from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
-from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestRequests  # noqa: E402
+from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
 from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
-from onward.testing.conformance.unique import TestDuplicates, TestScopeActive, TestScopeInTime  # noqa: E402
+from onward.testing.conformance.unique import TestDuplicates, TestHolder, TestScopeActive, TestScopeInTime  # noqa: E402
 
 __all__ = [
     "TestArrows",
@@ -68,7 +68,9 @@ __all__ = [
     "TestEnqueueAgain",
     "TestExpiry",
     "TestFind",
+    "TestForeignId",
     "TestHistory",
+    "TestHolder",
     "TestKeyOfARetry",
     "TestLease",
     "TestLostLease",

@@ -191,11 +191,16 @@ class TestOwner:
 
     def test_an_id_that_is_none_is_not_found(self, store: Store) -> None:
         """Whatever a person types is looked up, not interpreted."""
-        for mistyped in ("", "x", "'; --", "\u2028", "9" * 10_000):
-            with pytest.raises(JobNotFound):
-                store.get(mistyped)
-            with pytest.raises(JobNotFound):
-                store.cancel(mistyped)
+        asked = enqueue(store, owner="ada")
+        for mistyped in ("", "x", "'; --", "\u2028", "9" * 10_000, "\0", "a\0b", "\ud800"):
+            for act in (store.get, store.cancel, store.retry, store.run_now, store.delete):
+                with pytest.raises(JobNotFound):
+                    act(mistyped)
+                with pytest.raises(JobNotFound):
+                    act(asked.id, owner=mistyped)
+            assert store.history(mistyped) == []
+            for where in (JobFilter(ids=(mistyped,)), JobFilter(key=mistyped), JobFilter(owner=mistyped), JobFilter(queues=(mistyped,))):
+                assert (store.find(where), store.count(where)) == ([], 0)
 
     def test_a_worker_serves_jobs_of_every_owner(self, store: Store) -> None:
         """Who may see a job is not who may run it."""

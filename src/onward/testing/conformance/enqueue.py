@@ -126,6 +126,18 @@ class TestEnqueueAgain:
         assert store.get(asked.id).payload == "1"
 
 
+class TestForeignId:
+    """An id given by the caller may be somebody else's."""
+
+    def test_another_owners_id_is_refused_and_nothing_is_told_of_its_job(self, store: Store) -> None:
+        """The same type and payload are easily guessed; a handle on the other's job must not come of it."""
+        theirs = enqueue(store, payload={"to": "x"}, owner="ada")
+        asked = make_new_job("work", {"to": "x"}, owner="bob", id=theirs.id)
+        with pytest.raises(DuplicateJob) as refused:
+            store.enqueue([asked])
+        assert "work" not in str(refused.value)
+
+
 class TestRequests:
     """Several requests share a commit without noticing one another."""
 

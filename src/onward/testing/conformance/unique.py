@@ -14,7 +14,7 @@ from onward.driver import Store
 from onward.errors import DuplicateJob, KeyReused
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, NewJob, Scope
-from onward.outcome import Outcome, Released, Retried, Snoozed
+from onward.outcome import Completed, Outcome, Released, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (
     FINAL_OUTCOMES,
@@ -115,6 +115,47 @@ class TestDuplicates:
         answers = at_once(10, bulk)
         assert all(answer == answers[0] for answer in answers)
         assert store.count(JobFilter()) == len(keys)
+
+
+class TestHolder:
+    """Who holds a key can be asked for, by its owner."""
+
+    def test_the_live_job_that_holds_a_key_is_found(self, store: Store) -> None:
+        """While it waits, runs and waits again; not before and not after."""
+        assert store.find_active(("work",), "k", owner="") is None
+        asked = enqueue(store, key="k")
+        enqueue(store, key="other")
+        holder = store.find_active(("other", "work"), "k", owner="")
+        assert holder is not None
+        assert holder.id == asked.id
+        taken = claim_one(store)
+        running = store.find_active(("work",), "k", owner="")
+        assert running is not None
+        assert running.status is Status.IN_PROGRESS
+        settle(store, taken, Completed())
+        assert store.find_active(("work",), "k", owner="") is None
+
+    def test_a_finished_job_holds_its_key_and_is_not_found(self, store: Store) -> None:
+        """A key for ever keeps others out; that is no job that somebody could wait for."""
+        enqueue(store, key="k", scope="forever")
+        settle(store, claim_one(store), Completed())
+        assert store.find_active(("work",), "k", owner="") is None
+
+    def test_owners_and_types_do_not_see_each_other(self, store: Store) -> None:
+        """As everywhere: a foreign job is a missing one."""
+        asked = enqueue(store, key="k", owner="ada")
+        found = store.find_active(("work",), "k", owner="ada")
+        assert found is not None
+        assert found.id == asked.id
+        for types, key, owner in (
+            (("work",), "k", ""),
+            (("work",), "k", "bob"),
+            (("else",), "k", "ada"),
+            (("work",), "K", "ada"),
+            ((), "k", "ada"),
+        ):
+            assert store.find_active(types, key, owner=owner) is None
+        assert store.find_active(("work",), "\0", owner="\ud800") is None
 
 
 class TestScopeActive:

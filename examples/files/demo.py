@@ -109,7 +109,11 @@ def prepared() -> Iterator[None]:
     if HOME.exists() and not (HOME / "started").is_dir() and not (HOME / "app.db").exists() and any(HOME.iterdir()):
         raise Refused(f"{HOME} is not a demo's directory: remove it, or run the demo elsewhere")
     asked = os.environ.get("DEMO_URL") or f"sqlite:///{HOME / 'app.db'}"
-    with fresh_schemas(asked) if is_postgres(asked) else nullcontext(asked) as url:
+    try:
+        store = fresh_schemas(asked) if is_postgres(asked) else nullcontext(asked)
+    except SystemExit as error:
+        raise Refused(str(error)) from None
+    with store as url:
         shutil.rmtree(HOME, ignore_errors=True)
         (HOME / "started").mkdir(parents=True)
         os.environ["EXAMPLE_FILES_HOME"] = str(HOME)
@@ -163,6 +167,7 @@ def promise_the_rest() -> None:
     app.enqueue(files.create, CreateFile("notes/draft.txt", "to be deleted\n"))
     # A row as another version of the application might have written it: no check at enqueue has seen it.
     text = '{"content":12,"id":"F1"}'
+    # onward: allow the row is damaged on purpose
     app.store.enqueue([NewJob(id=new_id(), type="write_model", payload=text, payload_hash=payload_hash(text))])
     # A way out of the base directory that only shows when the job runs, and one that shows at once.
     (FILES / "way_out").symlink_to(HOME.parent)

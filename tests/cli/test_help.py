@@ -51,7 +51,7 @@ def test_every_option_has_a_word_of_help(path: tuple[str, ...]) -> None:
     assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
 
 
-READERS = ("jobs list", "jobs show", "stats", "reconcile", "doctor", "migrate", "config", "demo", "enqueue")
+READERS = ("jobs list", "jobs show", "stats", "reconcile", "doctor", "migrate", "config", "demo", "enqueue", "check")
 
 
 @pytest.mark.parametrize("path", READERS)

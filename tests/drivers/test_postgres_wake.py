@@ -14,17 +14,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
+from onward.clock import SystemClock
 from onward.drivers.postgres.connections import complete
+from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.listener import Listener, Timing
 from onward.drivers.postgres.self_check import PING, SelfCheck
+from onward.drivers.postgres.url import read_url
 from onward.drivers.postgres.waker import Bell, Waker, WorkersEar
 from onward.errors import StoreUnavailable
-from onward.testing.conformance.steps import until_it_waits
+from onward.testing.conformance.steps import demand, enqueue, until_it_waits
 from tests.drivers.pooler import Pooler
 from tests.loopback import free_port
 from tests.postgres_server import Server
@@ -228,6 +232,27 @@ def test_without_notifications_it_sleeps_and_proves_nothing() -> None:
     waker.close()
     thread.join(PATIENCE)
     assert answers == [True]
+
+
+def test_an_enqueue_through_another_store_wakes_one_that_serves_its_queue(emptied_postgres: Callable[[str], str]) -> None:
+    """As from another process: the statement that stores the job tells of its queue, and the commit lets it out."""
+    conninfo, options = read_url(emptied_postgres("postgres"))
+    enqueuing, working, elsewhere = (PostgresStore(conninfo, clock=SystemClock(), migrate=True, **options) for _ in range(3))
+    with closing(enqueuing), closing(working), closing(elsewhere):
+        for store, queue in ((working, "mail"), (elsewhere, "sms")):
+            store.turn(demand=demand(queues=(queue,)))
+            until(lambda store=store: store.wakes_surely, lambda store=store: store.wait(timedelta(milliseconds=20)))  # type: ignore[misc]
+            while store.wait(timedelta(0)):
+                pass
+        answers: list[bool] = []
+        thread = threading.Thread(target=lambda: answers.append(working.wait(timedelta(hours=1))), daemon=True)
+        thread.start()
+        until_it_waits(thread)
+        enqueue(enqueuing, queue="mail")
+        thread.join(PATIENCE)
+        assert answers == [True]
+        assert not elsewhere.wait(timedelta(milliseconds=50))
+    until(lambda: not listeners())
 
 
 # -- the listener's connection ---------------------------------------------------------------------------------------------

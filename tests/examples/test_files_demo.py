@@ -108,6 +108,7 @@ def test_two_demos_do_not_share_a_postgres_database(postgres_database: str) -> N
     [
         ("postgresql://127.0.0.1:1/nowhere", "the database in DEMO_URL cannot be used"),
         ("postgresql://127.0.0.1:1/nowhere?schema=mine", "leave schema= out of DEMO_URL"),
+        ("memory://", "give sqlite:///file.db or postgresql://user@host/database"),
         ("sqlite:////nowhere/at/all.db", "the directory /nowhere/at does not exist"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,9 +46,6 @@ class LooseTransactions:
         context.completed_in_transaction = True
 
     def join(self, context: JobContext, connection: Any) -> Any:
-        raise NotImplementedError
-
-    def join_async(self, context: JobContext, connection: Any) -> AbstractAsyncContextManager[Any]:
         raise NotImplementedError
 
 

@@ -54,9 +54,6 @@ class _NoStore:
     def join(self, context: JobContext, connection: Any) -> NoReturn:
         self.begin(context)
 
-    def join_async(self, context: JobContext, connection: Any) -> NoReturn:
-        self.begin(context)
-
     def has_completed(self, context: JobContext) -> bool:
         return False
 

@@ -12,6 +12,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import Any, Protocol
 
@@ -240,12 +241,9 @@ class Listener:
         return bool(ready)
 
     def _nudge(self) -> None:
-        with self._talking:
+        with self._talking, suppress(BlockingIOError):  # it is full of nudges already
             if self._pipe is not None:
-                try:
-                    os.write(self._pipe[1], b"!")
-                except BlockingIOError:
-                    return  # full: it has been nudged
+                os.write(self._pipe[1], b"!")
 
 
 def _take(pgconn: pq.abc.PGconn) -> list[str]:
@@ -257,3 +255,4 @@ def _take(pgconn: pq.abc.PGconn) -> list[str]:
 
 
 _inherited: list[psycopg.Connection[Any]] = []
+"""Kept for ever, so that Python never says of one that it was not closed."""

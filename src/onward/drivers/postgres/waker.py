@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -179,10 +180,8 @@ class Bell:
         self.is_rung = True
         pipe = self._pipe
         if pipe is not None:
-            try:
+            with suppress(BlockingIOError):  # it is full of rings already
                 os.write(pipe[1], b"!")
-            except BlockingIOError:
-                return  # full: it is awake already
 
     def take(self) -> bool:
         """Say whether it was rung since the last time."""
@@ -198,11 +197,9 @@ class Bell:
         poll = select.poll()
         poll.register(read, select.POLLIN)
         if poll.poll(min(max(seconds, 0.0), LONGEST_SLEEP) * 1000):
-            try:
+            with suppress(BlockingIOError):
                 while len(os.read(read, 4096)) == 4096:
                     pass
-            except BlockingIOError:
-                return
 
     def leave_to_parent(self) -> None:
         """In a forked child: the copies of the pipe's ends."""

@@ -183,7 +183,7 @@ def test_a_role_that_asks_for_serializable_loses_nothing(open_store: Callable[..
         connection.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER").format(sql.Identifier(role)))
         connection.execute(sql.SQL("ALTER ROLE {} SET default_transaction_isolation = 'serializable'").format(sql.Identifier(role)))
     parts = read_url(url)
-    store = PostgresStore(_as_role(parts[0], role), clock=SystemClock(), **parts[1])
+    store = PostgresStore(_as_role(parts[0], role), clock=SystemClock(), migrate=True, **parts[1])
     try:
         store.enqueue([make_new_job() for _ in range(40)])
         claimed: list[str] = []

@@ -164,6 +164,8 @@ class Connections(Forked):
     def _connect(self) -> StoreConnection:
         connection = StoreConnection.connect(complete(self._url, "onward"), autocommit=True, prepare_threshold=5 if self._prepare else None)
         connection.deadlines = self._deadlines
+        # Behind a transaction pooler, what somebody else listens for may arrive here; without a handler psycopg would keep it.
+        connection.add_notify_handler(lambda notification: None)
         return connection
 
     def forget_idle(self) -> None:

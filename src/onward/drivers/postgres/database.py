@@ -22,7 +22,7 @@ from onward.drivers.sql.statements import Many, Operation, Row, Statement, drive
 from onward.errors import OnwardError, OutcomeUnknown, StoreBusy, TransactionOpen
 
 T = TypeVar("T")
-TRIES = 5
+TRIES = 10
 """How often a transaction is begun that met another one (a deadlock, a serialization failure)."""
 ANSWER_WITHIN = 5.0
 """Seconds, beyond the time that a statement may wait for locks, after which a server that says nothing counts as gone."""

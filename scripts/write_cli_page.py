@@ -31,7 +31,7 @@ A command that only looks makes nothing: without a store it ends with 3, without
 | exit code | meaning |
 |---|---|
 | 0 | done; for `worker`, also with `--drain`, whatever became of each job: `onward stats failed` lists dead letters |
-| 1 | a job or an action failed, or something is wrong: a difference found by `reconcile`, an error found by `doctor`, code found by `check` |
+| 1 | a job or an action failed, or something is wrong: a difference found by `reconcile`, an error by `doctor`, code by `check` |
 | 2 | wrong use: an unknown option, a payload that does not fit |
 | 3 | the store cannot be reached, opened or written |
 | 4 | the application cannot be imported |

@@ -19,9 +19,11 @@ from onward.jobs import Accepted, NewJob
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
+    from concurrent.futures import ThreadPoolExecutor
 
 Answer = list[Accepted] | BaseException
 LARGEST_GROUP = 1000
+KEYED_AT_ONCE = 8
 
 
 class _Request:
@@ -59,6 +61,7 @@ class GroupCommit:
         self._waiting: list[_Request] = []
         self._awaiting: list[_Request] = []
         self._thread: threading.Thread | None = None
+        self._keyed: ThreadPoolExecutor | None = None
         self._closed = False
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
@@ -90,7 +93,7 @@ class GroupCommit:
         self._check_not_inside()
         loop = get_running_loop()
         if self._goes_alone(jobs):
-            return loop.run_in_executor(None, self._driver.enqueue, jobs)
+            return loop.run_in_executor(self._threads_of_keyed(), self._driver.enqueue, jobs)
         request = _Request(jobs, loop, loop.create_future())
         assert request.future is not None
         with self._gate:
@@ -106,6 +109,15 @@ class GroupCommit:
         """Whether to keep this request out of the group: it may wait for a key that somebody else's open transaction holds."""
         return self._driver.capabilities.waits_for_keys and any(job.key is not None for job in jobs)
 
+    def _threads_of_keyed(self) -> ThreadPoolExecutor:
+        # Threads of our own: the loop's are the application's, and a key may have to be waited for.
+        from concurrent.futures import ThreadPoolExecutor
+
+        with self._gate:
+            if self._keyed is None:
+                self._keyed = ThreadPoolExecutor(KEYED_AT_ONCE, thread_name_prefix="onward-keyed")
+            return self._keyed
+
     @property
     def waiting(self) -> int:
         """How many requests wait for the next commit."""
@@ -117,7 +129,10 @@ class GroupCommit:
         with self._gate:
             self._closed = True
             self._gate.notify_all()
-            thread = self._thread
+            thread, keyed = self._thread, self._keyed
+            self._keyed = None
+        if keyed is not None:
+            keyed.shutdown()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 

@@ -209,3 +209,53 @@ def test_closing_answers_what_was_asked_before_and_opens_again_later() -> None:
     commits.close()
     assert len(asyncio.run(once())) == 1
     commits.close()
+
+
+class KeyDriver(HeldDriver):
+    """As Postgres: an enqueue waits for another transaction that has its key."""
+
+    capabilities = Capabilities(name="keys", waits_for_keys=True)
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Accepted]:
+        self.entered.release()
+        assert self.gate.acquire(timeout=10)
+        return [Accepted(job.id) for job in jobs]
+
+
+def keyed_job() -> NewJob:
+    return NewJob(id=new_id(), type="note", payload="null", payload_hash="", key="k")
+
+
+def test_a_request_that_may_wait_for_a_key_keeps_nobody_waiting() -> None:
+    """Whoever holds the key may take minutes; callers without one commit meanwhile."""
+    driver = KeyDriver()
+    group = GroupCommit(driver)  # type: ignore[arg-type]
+    answers: list[list[Accepted]] = []
+    waiting = threading.Thread(target=lambda: answers.append(group.enqueue([keyed_job()])), daemon=True)
+    waiting.start()
+    assert driver.entered.acquire(timeout=10)
+    free = threading.Thread(target=lambda: group.enqueue([new_job()]), daemon=True)
+    free.start()
+    assert driver.entered.acquire(timeout=10)  # it got to its commit while the other waits for the key
+    for _ in range(2):
+        driver.gate.release()
+    for thread in (waiting, free):
+        thread.join(10)
+    assert [answer.is_new for answer in answers[0]] == [True]
+
+
+def test_awaiting_callers_with_keys_wait_beside_each_other() -> None:
+    """On threads of the library's own: those of the loop belong to the application."""
+    driver = KeyDriver()
+    group = GroupCommit(driver)  # type: ignore[arg-type]
+
+    async def ask() -> list[list[Accepted]]:
+        requests = [group.enqueue_awaited([keyed_job()]) for _ in range(3)]
+        for _ in requests:
+            assert await asyncio.to_thread(driver.entered.acquire, timeout=10)
+        for _ in requests:
+            driver.gate.release()
+        return list(await asyncio.gather(*requests))
+
+    assert len(asyncio.run(ask())) == 3
+    group.close()

@@ -91,7 +91,7 @@ class Driver(ABC):
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         """Renew leases: each ``lease_until`` becomes now + the claim's lease. Stores also what else the extensions say.
 
-        A claim whose row somebody else's transaction holds is neither renewed nor lost: nobody can take it meanwhile.
+        A claim whose row another transaction holds is neither renewed nor lost (``Extended.held_up``): nobody can take it meanwhile.
         """
 
     @abstractmethod

@@ -89,6 +89,9 @@ class Extended(Struct, frozen=True):
     """Claims that are not ours any more."""
     cancel_requested: frozenset[str] = frozenset()
     """Claims that a person asked to cancel."""
+    held_up: frozenset[str] = frozenset()
+    """Claims that are ours and were not renewed, since somebody else's transaction holds their row. Try again soon: once it is let go, a
+    lease that has run out meanwhile can be lost."""
 
 
 class Swept(Struct, frozen=True, kw_only=True):

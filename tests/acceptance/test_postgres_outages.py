@@ -25,6 +25,7 @@ APP = "tests.acceptance.outage_app:app"
 LISTENS_AGAIN_WITHIN = 15.0
 LONG_POLL = "20s"
 SOON = 1.0
+CLAIM = b"FOR NO KEY UPDATE SKIP LOCKED"
 COMMIT = b"COMMIT\0"
 """As libpq sends it: as a whole, for it is also the beginning of READ COMMITTED."""
 
@@ -224,6 +225,24 @@ def test_a_completion_whose_commit_got_no_answer_is_stored_once(
     assert runs == (2 if (kind, lost) == ("write_when_told", TO_SERVER) else 1)
     assert site.column("SELECT job_id FROM completions").count(job_id) == 1
     assert site.column("SELECT job_id FROM effects") == ([job_id] if kind == "write_when_told" else [])
+
+
+def test_a_claim_whose_answer_was_lost_is_taken_up_by_its_worker(site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row says that the worker has the job, and the worker does not know: else it would wait until the lease has run out."""
+    (site.home / "go").touch()
+    with TcpProxy.before(site.server.url) as proxy:
+        monkeypatch.setenv("ONWARD_URL", f"{proxy.through(site.server.url)}?prepare=off")
+        job_id = app.enqueue(JOBS["until_told_at_leisure"], 1).id
+        proxy.silence_at(CLAIM, TO_CLIENT)
+        with work(site, processes=1) as worker:
+            site.wait_for_status(job_id, "in_progress")
+            assert site.starts() == []
+            proxy.drop()
+            proxy.restore()
+            site.wait_for_status(job_id, "completed")
+            assert worker.stop() == 0
+    assert len(site.starts()) == 1
+    assert site.server.execute("SELECT fence, lost_leases FROM onward.jobs WHERE id = %s", [job_id]) == [(1, 0)]
 
 
 def test_a_server_that_is_away_costs_workers_next_to_no_processor_time(site: Site, app: Onward) -> None:

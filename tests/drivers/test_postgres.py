@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from onward.clock import FakeClock, SystemClock
 from onward.drivers import connect
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
-from onward.errors import DuplicateJob, InvalidSetting, StoreBusy, StoreUnavailable, TransactionOpen
+from onward.errors import DuplicateJob, InvalidSetting, OutcomeUnknown, StoreBusy, StoreUnavailable, TransactionOpen
 from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.outcome import Cancelled, Completed, Retried
@@ -417,3 +418,108 @@ def test_what_is_printed_of_a_url_has_no_password() -> None:
         store.enqueue([make_new_job()])
     assert "secret" not in str(caught.value)
     store.close()
+
+
+# -- what is in the way ------------------------------------------------------------------------------------------------
+
+
+def test_rows_that_others_hold_do_not_hide_the_free_ones_behind_them(store: PostgresStore, url: str) -> None:
+    """An application's transaction on the most urgent jobs, as many as there are slots and more: the others run meanwhile."""
+    urgent = [enqueue(store, priority=9) for _ in range(30)]
+    free = [enqueue(store) for _ in range(3)]
+    with application(url) as connection:
+        for job in urgent:
+            store.within(connection).cancel(job.id)
+        assert [taken.id for taken in claim(store, 3)] == [job.id for job in free]
+        assert claim(store, 3) == ()
+
+
+def test_many_expired_jobs_do_not_delay_a_good_one(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """A worker that was off over night finds thousands: each turn ends a bounded number of them."""
+    store.enqueue([make_new_job(expires=MINUTE) for _ in range(2500)])
+    clock.advance(3600)
+    good = enqueue(store, priority=9)
+    turn = store.turn(demand=demand(4))
+    assert [taken.id for taken in turn.claims] == [good.id]
+    assert 0 < len(turn.expired) <= 1000 + 4
+    assert turn.next_due == timedelta(0)
+    while turn.next_due == timedelta(0):
+        turn = store.turn(demand=demand(4))
+    assert store.count(JobFilter(statuses=(Status.CANCELLED,))) == 2500
+
+
+def test_claims_are_kept_when_what_is_in_their_way_cannot_be_moved(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """They are committed: a turn that raised would leave them to their leases."""
+    late, good = enqueue(store, key="k", expires=MINUTE), enqueue(store, priority=-1)
+    clock.advance(3600)
+    with application(url) as connection:
+        connection.execute(sql.SQL("SELECT FROM {} FOR UPDATE").format(sql.Identifier(store.schema, "keys")))
+        turn = store.turn(demand=demand(5))
+        assert [taken.id for taken in turn.claims] == [good.id]
+        assert read(store, late).status is Status.QUEUED
+    assert [job.id for job in store.turn(demand=demand(5)).expired] == [late.id]
+
+
+def test_what_a_transaction_sets_for_the_session_ends_with_it(store: PostgresStore) -> None:
+    """The next user of the connection may be a worker's turn: with another role or no right to write it would fail for ever."""
+    with store.transaction() as connection:
+        connection.execute("SET default_transaction_read_only = on")
+        connection.execute("SET statement_timeout = '1ms'")
+        connection.execute("SELECT pg_advisory_lock(4711)")
+    store.enqueue([make_new_job()])
+    with store.transaction() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("0",)
+        assert connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711").fetchone() == (0,)
+
+
+def test_a_heartbeat_says_which_leases_it_could_not_renew(store: PostgresStore, url: str) -> None:
+    """So that it tries them again soon, and not only when the next renewal would be due."""
+    enqueue(store)
+    taken = claim_one(store)
+    with application(url) as connection:
+        store.within(connection).confirm(taken)
+        assert store.extend([Extension(taken)]).held_up == {taken.id}
+    assert store.extend([Extension(taken)]).held_up == frozenset()
+
+
+def test_a_claim_that_was_given_up_does_not_happen_later(
+    open_store: Callable[..., PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table lock (ALTER TABLE, VACUUM FULL) outlasts the worker's patience: its claim must not take jobs when the lock is let go."""
+    monkeypatch.setattr("onward.drivers.postgres.database.ANSWER_WITHIN", 0.5)
+    store = open_store(timeout=timedelta(milliseconds=100))
+    enqueue(store)
+    with application(url) as connection:
+        connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(sql.Identifier(store.schema, "jobs")))
+        with pytest.raises((OutcomeUnknown, StoreBusy)):
+            store.turn(demand=demand())
+        _wait_until_nobody_waits(connection)
+    assert store.count(JobFilter(statuses=(Status.QUEUED,))) == 1
+
+
+def _wait_until_nobody_waits(connection: psycopg.Connection[Any]) -> None:
+    until = time.monotonic() + 20
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    while connection.execute(waiting).fetchone() != (0,):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_queue_with_an_endless_name_stops_no_sweep(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """Somebody wrote it by hand; a notification that long would be an error."""
+    bad, good = enqueue(store), enqueue(store)
+    claim(store, 2)
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        table = sql.Identifier(store.schema, "jobs")
+        connection.execute(sql.SQL("UPDATE {} SET queue = repeat('q', 9000) WHERE id = %s").format(table), [bad.id])
+    clock.advance(3600)
+    assert {job.id for job in store.sweep().requeued} == {bad.id, good.id}
+
+
+def test_doctor_outlives_a_row_without_an_instant(store: PostgresStore, url: str) -> None:
+    """One damaged row must not hide everything else that doctor has to say."""
+    asked = enqueue(store)
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        table = sql.Identifier(store.schema, "jobs")
+        connection.execute(sql.SQL("UPDATE {} SET created_at = 'infinity' WHERE id = %s").format(table), [asked.id])
+    assert "1 queued" in next(finding.text for finding in store.examine() if finding.name == "jobs")

@@ -48,7 +48,7 @@ class Heartbeat:
         return self._pause
 
     def _is_due(self, run: Run, now: float) -> bool:
-        return now - run.renewed_at + self._pause > run.lease / 3 or run.context.reported is not run.sent_progress
+        return run.is_held_up or now - run.renewed_at + self._pause > run.lease / 3 or run.context.reported is not run.sent_progress
 
     def _renew(self, due: list[Run], now: float) -> None:
         progress = [run.context.reported for run in due]
@@ -58,7 +58,9 @@ class Heartbeat:
                 self._lose(run)
                 continue
             run.renewed_at = now
-            run.sent_progress = reported
+            run.is_held_up = run.claim.id in extended.held_up
+            if not run.is_held_up:
+                run.sent_progress = reported
             if run.claim.id in extended.cancel_requested:
                 self._slots.cancel(run, self._clock.now())
 

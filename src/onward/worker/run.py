@@ -26,6 +26,7 @@ class Run:
         "context",
         "definition",
         "ended_at",
+        "is_held_up",
         "is_lost",
         "mark",
         "renewed_at",
@@ -46,6 +47,8 @@ class Run:
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.cancel_requested_at: datetime | None = None
+        self.is_held_up = False
+        """Its row was held by somebody else when its lease was to be renewed; nobody can take it until it is let go."""
         self.is_lost = False
         """The claim is not ours any more; its outcome is not sent."""
         self.was_timed_out = False

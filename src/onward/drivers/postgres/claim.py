@@ -14,6 +14,11 @@ from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.drivers.sql.turn import Found
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
+MOST_TIDIED = TYPES_BLOCKED_PER_TURN
+"""Rows that one turn moves out of the way, of each kind; the others wait for the next turn, so that no turn is long."""
+FARTHEST_LOOK = 10_000
+"""Due rows that a claim passes over because somebody else holds them."""
+
 
 class Look(msgspec.Struct):
     """What one run of the statement told."""
@@ -22,14 +27,23 @@ class Look(msgspec.Struct):
     unknown: list[str] = []
     unreadable: list[UnreadableRow] = []
     is_more_due: bool = False
+    is_short: bool = False
+    """Rows in front were held by others, and took the place of rows behind them that are free."""
 
     @property
     def is_tidy(self) -> bool:
         return not (self.expired or self.unknown or self.unreadable)
 
+    @property
+    def is_enough(self) -> bool:
+        return self.is_tidy and not self.is_short
 
-def ask(demand: Demand, found: Found, now: datetime | None) -> Statement:
-    """The statement that claims as much as is still wanted. Without ``now`` the database's clock decides."""
+
+def ask(demand: Demand, found: Found, now: datetime | None, reach: int = 0) -> Statement:
+    """The statement that claims as much as is still wanted. Without ``now`` the database's clock decides.
+
+    ``reach`` is how many due rows it looks at, at least.
+    """
     wanted = demand.slots - len(found.claims)
     return Statement(
         "claim",
@@ -39,15 +53,14 @@ def ask(demand: Demand, found: Found, now: datetime | None) -> Statement:
             "types": as_json({type_: lease.total_seconds() for type_, lease in demand.types.items()}),
             "lease_owner": demand.lease_owner,
             "slots": wanted,
-            # Many at once as soon as unknown types have to be moved aside.
-            "limit": max(TYPES_BLOCKED_PER_TURN, wanted) if found.blocked else wanted,
+            "limit": max(reach, wanted),
         },
     )
 
 
 def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     """Take up what the statement gave."""
-    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "now": [], "next": []}
+    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "held": [], "now": [], "next": []}
     claimed = []
     for kind, detail, *columns in rows:
         if kind == "claimed":
@@ -57,7 +70,8 @@ def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     jobs, unreadable = read_workable(claimed)
     jobs.sort(key=lambda job: (-job.priority, job.scheduled_at, job.id))
     found.claims += [Claim(job, demand.types[job.type]) for job in jobs]
-    look = Look(told["expired"], told["unknown"], unreadable, bool(told["left"]))
+    is_more_due = bool(told["left"])
+    look = Look(told["expired"], told["unknown"], unreadable, is_more_due, is_more_due and bool(told["held"]))
     now, later = read_instant(told["now"][0]), told["next"][0]
     found.next_due = timedelta(0) if look.is_more_due else None if later is None else max(read_instant(later) - now, timedelta(0))
     return look
@@ -67,22 +81,31 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
     """Claim what is due, the highest priority first, then by scheduled_at and id, over all the demanded queues."""
     found = Found()
     look = read((yield ask(demand, found, now)), demand, found)
-    yield from go_on(found, look, demand, now)
-    return found
+    return (yield from go_on(found, look, demand, now))
 
 
-def go_on(found: Found, look: Look, demand: Demand, now: datetime) -> Operation[None]:
-    """Tidy up what a look found and did not take, and look again, until there is nothing to tidy or no slot is left."""
-    while not look.is_tidy:
-        yield from set_aside(look.unreadable, write_instant(now))
+def go_on(before: Found, look: Look, demand: Demand, now: datetime) -> Operation[Found]:
+    """Tidy up what a look found and did not take, and look again, farther, until no slot is left or there is nothing more to see.
+
+    Leaves ``before`` as it is: the transaction may have to be done again.
+    """
+    found = Found(list(before.claims), list(before.expired), before.blocked, before.next_due)
+    reach, aside = demand.slots, 0
+    while not look.is_enough:
+        yield from set_aside(look.unreadable[:MOST_TIDIED], write_instant(now))
+        aside += len(look.unreadable)
         if look.expired:
-            found.expired += yield from expire(look.expired, write_instant(now))
+            found.expired += yield from expire(look.expired[:MOST_TIDIED], write_instant(now))
         if look.unknown:
             unknown = look.unknown[: TYPES_BLOCKED_PER_TURN - found.blocked]
             found.blocked += len(unknown)
             yield Statement("block", {"ids": as_json(unknown), "now": write_instant(now)})
-        if len(found.claims) >= demand.slots or found.blocked >= TYPES_BLOCKED_PER_TURN:
+        is_far = max(found.blocked, len(found.expired), aside) >= MOST_TIDIED or (look.is_short and reach >= FARTHEST_LOOK)
+        if len(found.claims) >= demand.slots or is_far:
             # Whether more is due is only known by looking.
-            found.next_due = timedelta(0) if look.is_more_due or found.blocked >= TYPES_BLOCKED_PER_TURN else found.next_due
-            return
-        look = read((yield ask(demand, found, now)), demand, found)
+            found.next_due = timedelta(0) if look.is_more_due or is_far else found.next_due
+            break
+        # Many at once as soon as rows have to be moved aside; what others hold is passed over in steps.
+        reach = max(reach, MOST_TIDIED) if not look.is_tidy else min(max(reach, demand.slots) * 8, FARTHEST_LOOK)
+        look = read((yield ask(demand, found, now, reach)), demand, found)
+    return found

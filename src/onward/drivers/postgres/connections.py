@@ -71,6 +71,13 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         """Commit. Gives what the server says that it did."""
         return psycopg.Cursor(self).execute(text["commit"]).statusmessage or ""
 
+    def forget_session(self, text: StatementText) -> None:
+        """Undo what an application's statements may have set for the session."""
+        try:
+            psycopg.Cursor(self).execute(text["forget_session"])
+        except psycopg.Error:
+            self.close()
+
     @property
     def is_idle(self) -> bool:
         return self.pgconn.status == pq.ConnStatus.OK and self.pgconn.transaction_status == pq.TransactionStatus.IDLE

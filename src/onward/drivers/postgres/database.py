@@ -206,6 +206,8 @@ class Database:
                     self._commit(connection, tuple)
             finally:
                 self._inside.discard(thread)
+                if connection.is_idle:  # else it is not used again
+                    connection.forget_session(self._text)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:

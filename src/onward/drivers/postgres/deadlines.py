@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import psycopg
 from psycopg import pq
@@ -56,10 +57,26 @@ class Deadlines:
             idle = 0 if under_way else idle + 1
             for connection, deadline in under_way:
                 if now >= deadline:
-                    shut_down(connection)
+                    give_up(connection)
         self._is_watching = False
         if self._under_way:  # begun in the moment between
             self._start()
+
+
+def give_up(connection: pq.abc.PGconn) -> None:
+    """End the connection, and ask the server to stop what it does there: a claim that waits for a lock must not happen later unseen."""
+    try:
+        cancel = connection.get_cancel()
+    except psycopg.Error:
+        return  # it is closed already
+    # A connection of its own, which may take as long as the network likes.
+    threading.Thread(target=_cancel, args=[cancel], name="onward-cancel", daemon=True).start()
+    shut_down(connection)
+
+
+def _cancel(cancel: pq.abc.PGcancel) -> None:
+    with suppress(psycopg.Error):
+        cancel.cancel()
 
 
 def shut_down(connection: pq.abc.PGconn) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -24,12 +25,13 @@ from onward.drivers.postgres.within import BRIDGES, Joined
 from onward.drivers.sql import people, sweep
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.drivers.sql.turn import Found, turn
-from onward.errors import StoreBusy
+from onward.errors import StoreBusy, StoreError
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 T = TypeVar("T")
+logger = logging.getLogger("onward.worker")
 TURN_WAITS = 1.0
 """Seconds that a turn waits for somebody else's transaction before it stores its outcomes one by one."""
 ONE_WAITS = 0.05
@@ -140,8 +142,14 @@ class PostgresStore(Store):
         found = Found()
         own = self._database.own_clock
         look = claim.read(self._database.alone(claim.ask(demand, found, None if own is None else own())), demand, found)
-        if not look.is_tidy:
-            self._database.write(lambda now: claim.go_on(found, look, demand, now), is_spare=True)
+        if not look.is_enough:
+            try:
+                found = self._database.write(lambda now: claim.go_on(found, look, demand, now), lock_timeout=TURN_WAITS, is_spare=True)
+            except StoreError as error:
+                # What the look has claimed is ours, whatever becomes of the rest: the next turn tries that again.
+                if not found.claims:
+                    raise
+                logger.warning("rows that are in the way of claims could not be moved aside: %s", error)
         return Turn(claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due)
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:

@@ -214,5 +214,6 @@ def census(ask: Ask) -> Iterator[Finding]:
     if not rows:
         yield Finding("jobs", "ok", "none")
         return
+    newest = max((row["newest"] for row in rows if row["newest"] is not None), default="no instant that can be read")
     counts = ", ".join(f"{row['jobs']:,} {row['status']}" for row in sorted(rows, key=lambda row: str(row["status"])))
-    yield Finding("jobs", "ok", f"{counts}; the newest was enqueued at {max(row['newest'] for row in rows)}")
+    yield Finding("jobs", "ok", f"{counts}; the newest was enqueued at {newest}")

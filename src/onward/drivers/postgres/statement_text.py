@@ -27,7 +27,8 @@ class StatementText:
             column_names=", ".join(COLUMNS),
             columns_of_none=", ".join(["NULL"] * len(COLUMNS)),
             attempt_columns=_read("attempt", ATTEMPT_COLUMNS),
-            tell=f"pg_notify('{schema}', job.queue)::text" if notify else "NULL::text",
+            # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
+            tell=f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
             channel=f'"{schema}"',
             highest=str(HIGHEST),
             moment=_MOMENT,

@@ -15,6 +15,10 @@ BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock_timeout}; S
 -- name: commit
 COMMIT;
 
+-- name: forget_session
+-- After a transaction of the application's own statements: a SET, a role, a lock or a LISTEN of theirs must not meet the next user.
+DISCARD ALL;
+
 
 -- == in a caller's transaction ==
 
@@ -247,6 +251,8 @@ FROM picked CROSS JOIN clock LEFT JOIN known ON known.type = picked.type WHERE p
 UNION ALL
 SELECT 'left', NULL, {columns_of_none} WHERE (SELECT count(*) FROM candidate) > :limit::bigint
 UNION ALL
+SELECT 'held', NULL, {columns_of_none} WHERE (SELECT sum(share.wanted) FROM share) > (SELECT count(*) FROM picked)
+UNION ALL
 SELECT 'now', {clock_text}, {columns_of_none} FROM clock
 UNION ALL
 SELECT 'next', {next_text}, {columns_of_none} FROM (
@@ -309,9 +315,9 @@ WITH asked AS MATERIALIZED (
     WHERE job.id = asked.id
     RETURNING job.id, job.fence, job.cancel_requested_at::text
 )
-SELECT id, fence, cancel_requested_at FROM renewed
+SELECT id, fence, cancel_requested_at, false FROM renewed
 UNION ALL
-SELECT job.id, job.fence, job.cancel_requested_at::text FROM {prefix}jobs AS job JOIN asked ON job.id = asked.id AND job.fence = asked.fence
+SELECT job.id, job.fence, job.cancel_requested_at::text, true FROM {prefix}jobs AS job JOIN asked ON job.id = asked.id AND job.fence = asked.fence
 WHERE job.status = 'in_progress' AND job.id NOT IN (SELECT id FROM free);
 
 -- name: begin_isolated
@@ -321,7 +327,7 @@ UPDATE {prefix}jobs AS job SET
     updated_at = :now::text::timestamptz
 FROM json_to_recordset(:rows::text::json) AS asked (id text, fence bigint, lease_until timestamptz, progress text)
 WHERE job.id = asked.id AND job.fence = asked.fence AND job.status = 'in_progress'
-RETURNING job.id, job.fence, job.cancel_requested_at::text;
+RETURNING job.id, job.fence, job.cancel_requested_at::text, false;
 
 -- name: confirm
 -- Proves that a claim is the newest. It is an UPDATE so that the transaction holds the row from here on.

@@ -13,6 +13,9 @@ from onward.drivers.sql.turn import Found
 from onward.ids import is_id
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
+EXPIRED_PER_TURN = 1000
+"""The others wait for the next turn, so that none holds the write lock for long."""
+
 
 def claim(demand: Demand, now: datetime) -> Operation[Found]:
     """Claim what is due, the highest priority first, then by scheduled_at and id, over all the demanded queues.
@@ -45,7 +48,7 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
     while True:
         wanted = demand.slots - len(found.claims)
         # One more than is wanted tells whether anything is left; many more once unknown types have to be moved aside.
-        limit = TYPES_BLOCKED_PER_TURN if found.blocked else wanted + 1
+        limit = TYPES_BLOCKED_PER_TURN if found.blocked or found.expired else wanted + 1
         rows: list[Row] = []
         for queue in queues:
             rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
@@ -62,7 +65,7 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
             yield Statement("block", {"ids": as_json(unknown), "now": now_text})
         if known:
             yield from _take(found, demand, now, known)
-        if left:
+        if left or len(found.expired) >= EXPIRED_PER_TURN:
             return True
         if not full or not (known or expired or unknown or bad):
             return False

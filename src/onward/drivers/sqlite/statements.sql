@@ -206,7 +206,7 @@ FROM (
     FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, fence, cancel_requested_at;
+RETURNING id, fence, cancel_requested_at, 0;
 
 -- name: begin_isolated
 -- The same for handlers that start now and have their process to themselves; they may start once this is stored.
@@ -219,7 +219,7 @@ FROM (
     FROM json_each(:rows)
 ) AS asked
 WHERE {prefix}jobs.id = asked.id AND {prefix}jobs.fence = asked.fence AND {prefix}jobs.status = 'in_progress'
-RETURNING id, fence, cancel_requested_at;
+RETURNING id, fence, cancel_requested_at, 0;
 
 -- name: confirm
 -- Proves that a claim is the newest. It is an UPDATE so that the transaction holds the write lock from here on.

@@ -102,11 +102,15 @@ def test_one_job_does_not_make_twenty_idle_workers_storm_the_server(fleet: Fleet
     _wait_for(lambda: handle.refresh().status == "completed")
     claims = [one for one in fleet.logged(since, 1) if one.is_claim]
     assert 1 <= len(claims) < 25
+    print(f"claims of {WORKERS} idle workers for one job: {len(claims)}")
 
 
 def test_idle_workers_leave_the_server_alone(fleet: Fleet) -> None:
     """A minute of nothing: the poll behind the notifications, their proof and the sweep, all in under ten statements a worker."""
     fleet.wait_until_quiet()
-    asked = Counter(one.worker for one in fleet.logged(fleet.now(), 60))
+    logged = fleet.logged(fleet.now(), 60)
+    asked = Counter(one.worker for one in logged)
     assert len(asked) == WORKERS
-    assert max(asked.values()) < 10, asked
+    busiest, most = asked.most_common(1)[0]
+    assert most < 10, (asked, [one for one in logged if one.worker == busiest])
+    print(f"statements of an idle worker in a minute: {min(asked.values())} to {most}")

@@ -30,7 +30,7 @@ ONE_BACKEND_ONLY = {
     },
     "postgres": {
         *("commit", "clock", "forget_session"),  # its own clock decides; its connections are shared
-        "overdue",  # a sweep looks first, in one round trip
+        *("overdue", "prunable"),  # a sweep and a prune look first, in one round trip
         "notify",  # its workers sleep until they are told
         *("begin_migration", "lock_migrations", "begin_script"),  # several processes may migrate at once
     },

@@ -92,8 +92,8 @@ def test_what_an_enqueue_gets_whose_key_is_held(mode: Any, same_payload: bool, a
 def test_the_same_id_is_accepted_only_for_the_same_request() -> None:
     """That is how an unknown commit is settled; a clash of ids must not pass for one."""
     asked = make_request(payload_hash="h")
-    assert answer_same_id(asked, "t", "h") == Accepted(asked.id, is_new=False)
-    for stored in (("t", "other"), ("u", "h")):
+    assert answer_same_id(asked, "t", "h", asked.owner) == Accepted(asked.id, is_new=False)
+    for stored in (("t", "other", asked.owner), ("u", "h", asked.owner), ("t", "h", "somebody else")):
         with pytest.raises(DuplicateJob) as refused:
             answer_same_id(asked, *stored)
         assert refused.value.job_id == asked.id

@@ -250,6 +250,10 @@ class PostgresStore(Store):
         return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now))
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        ages = {status.value: age.total_seconds() for status, age in retention.by_status().items()}
+        looked = Statement("prunable", {"now": self._database.now_text(), "ages": as_json(ages)})
+        if not self._database.alone(looked)[0][0]:
+            return 0
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

@@ -491,6 +491,17 @@ DELETE FROM {prefix}history WHERE job_id IN (SELECT json_array_elements_text(:id
 
 -- == prune ==
 
+-- name: prunable
+-- Whether a prune has anything to do: a seek for each final status, and one for the keys.
+SELECT EXISTS (
+    SELECT FROM json_each_text(:ages::text::json) AS kept (status, seconds) CROSS JOIN LATERAL (
+        SELECT FROM {prefix}jobs AS job
+        WHERE job.status IN ('completed', 'dead_letter', 'cancelled') AND job.status = kept.status
+            AND job.finished_at <= {moment} - kept.seconds::double precision * interval '1 second'
+        LIMIT 1
+    ) AS old
+) OR EXISTS (SELECT FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= {moment});
+
 -- name: prune
 -- The oldest first, by the index on what is final; small batches, so that no transaction is long.
 WITH old AS MATERIALIZED (

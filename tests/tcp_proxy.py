@@ -63,6 +63,11 @@ class TcpProxy:
         """How many are open."""
         return len(self._connections)
 
+    @property
+    def is_silent(self) -> bool:
+        """True while anything is held back, also by ``silence_at``."""
+        return not all(gate.is_set() for gate in self._gates.values())
+
     def drop(self) -> None:
         self._do(self._drop)
 

@@ -159,10 +159,12 @@ def test_silence_can_begin_with_what_a_client_sends(proxy: TcpProxy, client: soc
     client.sendall(b"COMMIT")
     if direction == TO_CLIENT:
         wait_for(lambda: proxy.passed[TO_SERVER] == 17)
+    wait_for(lambda: proxy.is_silent)
     assert hears_nothing(client)
     assert proxy.passed[TO_SERVER] == (17 if direction == TO_CLIENT else 11)
     proxy.restore()
     assert client.recv(10) == b"COMMIT"
+    assert not proxy.is_silent
 
 
 def test_half_close_ends_one_direction_and_not_the_other(proxy: TcpProxy, client: socket.socket) -> None:

@@ -14,10 +14,13 @@ from onward import Onward, OutcomeUnknown
 from onward.errors import StoreError
 from onward.ids import new_id
 from tests.acceptance.outage_app import JOBS
+from tests.acceptance.worker_process import WorkerProcess
 from tests.postgres_wheel import OwnServer
 
 PATIENCE = 40.0
 LOOK_EVERY = 0.02
+SOON = 1.0
+"""Seconds from an enqueue to the start of the job, when a worker is idle."""
 TABLES = (
     "CREATE TABLE effects (job_id text, fence bigint)",
     "CREATE TABLE completions (job_id text, fence bigint)",
@@ -30,16 +33,28 @@ TABLES = (
 
 
 class Site:
-    """``server`` is looked at directly, whatever stands between it and the workers."""
+    """``server`` is looked at directly, and ``app`` reaches it directly, whatever stands between it and the workers."""
 
     def __init__(self, home: Path, server: OwnServer) -> None:
         self.home = home
         self.server = server
-        with_tables = Onward(server.url, migrate=True)
-        with_tables.store.open()
-        with_tables.close()
+        self.app = Onward(server.url, jobs=JOBS.values(), migrate=True)
+        self.app.store.open()
         for statement in TABLES:
             server.execute(statement)
+
+    def work(self, *, processes: int = 2) -> WorkerProcess:
+        """Start a worker. Its poll is so rare that it hides nothing."""
+        options = ("--processes", str(processes), "--concurrency", "8", "--poll", "20s", "--sweep", "1s", "--grace", "1s")
+        return WorkerProcess(self.home, *options, app="tests.acceptance.outage_app:app")
+
+    def check_that_jobs_start_soon(self) -> None:
+        """The workers are idle and their poll is far away, so only a notification can be this quick; three in a row are no chance."""
+        for number in range(1, 4):
+            job_id = self.app.enqueue(JOBS["plain"], number).id
+            self.wait_for_status(job_id, "completed")
+            waited = self.one("SELECT extract(epoch FROM started_at - created_at) FROM onward.jobs WHERE id = %s", job_id)
+            assert waited < SOON
 
     def wait_for(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE) -> None:
         """Another process can only be asked, so ask."""

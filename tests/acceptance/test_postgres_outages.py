@@ -5,57 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from onward import Onward, OutcomeUnknown
-from onward.ids import new_id
+from onward import Onward
 from tests.acceptance.outage_app import JOBS, LEASE
-from tests.acceptance.outage_site import PATIENCE, Load, Site, cpu_seconds
+from tests.acceptance.outage_site import Load, Site, cpu_seconds
 from tests.acceptance.worker_process import WorkerProcess
-from tests.postgres_wheel import OwnServer
 from tests.tcp_proxy import TO_CLIENT, TO_SERVER, TcpProxy
 
-APP = "tests.acceptance.outage_app:app"
 LISTENS_AGAIN_WITHIN = 15.0
-LONG_POLL = "20s"
-SOON = 1.0
-CLAIM = b"FOR NO KEY UPDATE SKIP LOCKED"
-COMMIT = b"COMMIT\0"
-"""As libpq sends it: as a whole, for it is also the beginning of READ COMMITTED."""
-
-
-@pytest.fixture
-def site(tmp_path: Path, private_postgres: OwnServer, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setenv("ONWARD_URL", private_postgres.url)
-    return Site(tmp_path, private_postgres)
-
-
-@pytest.fixture
-def app(site: Site) -> Iterator[Onward]:
-    """On the straight way to the server."""
-    made = Onward(site.server.url, jobs=JOBS.values())
-    yield made
-    made.close()
-
-
-def work(site: Site, *arguments: str, processes: int = 2) -> WorkerProcess:
-    options = ("--processes", str(processes), "--concurrency", "8", "--poll", LONG_POLL, "--sweep", "1s", "--grace", "1s")
-    return WorkerProcess(site.home, *options, *arguments, app=APP)
-
-
-def starts_soon(site: Site, app: Onward) -> None:
-    """The workers are idle and their poll is far away, so only a notification can be this quick; three in a row are no chance."""
-    for number in range(1, 4):
-        job_id = app.enqueue(JOBS["plain"], number).id
-        site.wait_for_status(job_id, "completed")
-        waited = site.one("SELECT extract(epoch FROM started_at - created_at) FROM onward.jobs WHERE id = %s", job_id)
-        assert waited < SOON
 
 
 # -- outages -----------------------------------------------------------------------------------------------------------
@@ -112,13 +74,13 @@ def close_other_half(site: Site, load: Load, proxy: TcpProxy, felt: Callable[[],
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("outage", [restart, end_connections, drop, silence, silence_answers, close_half, close_other_half])
 def test_workers_go_on_by_themselves_after(
-    outage: Callable[[Site, Load, TcpProxy, Callable[[], bool]], None], site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch
+    outage: Callable[[Site, Load, TcpProxy, Callable[[], bool]], None], site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same processes; what was accepted is completed once, with its effect once; what was refused is not there."""
     with TcpProxy.before(site.server.url) as proxy:
         url = proxy.through(site.server.url) if outage not in (restart, end_connections) else site.server.url
         monkeypatch.setenv("ONWARD_URL", url)
-        with work(site) as worker, Load(Onward(url, jobs=JOBS.values())) as load:
+        with site.work() as worker, Load(Onward(url, jobs=JOBS.values())) as load:
             site.wait_for(lambda: len(site.pids()) == 2 and len(load.accepted) > 100, "both processes worked")
             site.wait_for(lambda: site.listeners() == 2, "both processes listened")
             before, troubles, said = site.pids(), load.troubles, len(worker.errors)
@@ -126,21 +88,18 @@ def test_workers_go_on_by_themselves_after(
             def felt() -> bool:
                 return load.troubles > troubles and any("failed (" in line for line in worker.errors[said:])
 
-            began = site.one("SELECT clock_timestamp()")
             outage(site, load, proxy, felt)
-            over, starts, accepted = time.monotonic(), len(site.starts()), len(load.accepted)
+            starts, accepted = len(site.starts()), len(load.accepted)
 
             site.wait_for(lambda: site.listeners() >= 2, "both processes listened again", LISTENS_AGAIN_WITHIN)
             site.wait_for(lambda: len(load.accepted) > accepted + 50, "jobs were accepted again")
             site.wait_for(lambda: site.pids(after=starts) == before, "the same processes worked again")
             load.end()
             site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE status <> 'completed'") == 0, "all were completed")
-            starts_soon(site, app)
+            site.check_that_jobs_start_soon()
 
             assert worker.process.poll() is None
             assert site.pids() == before
-            print(f"{outage.__name__}: {time.monotonic() - over:.1f} s after {began}: {len(load.accepted)} accepted, "
-                  f"{len(load.refused)} refused, {len(load.unknown)} unknown")  # fmt: skip
             assert worker.stop() == 0
 
     stored = site.column("SELECT id FROM onward.jobs")
@@ -152,10 +111,10 @@ def test_workers_go_on_by_themselves_after(
     assert effects == Counter(site.column("SELECT id FROM onward.jobs WHERE type = 'write'"))
 
 
-def test_a_job_whose_handler_outlasts_a_restart_is_started_once(site: Site, app: Onward) -> None:
+def test_a_job_whose_handler_outlasts_a_restart_is_started_once(site: Site) -> None:
     """A claim is data in a row, and no lock of a session that a restart takes away. Others sweep meanwhile, and must not take it."""
-    job_id = app.enqueue(JOBS["until_told"], 1).id
-    with work(site) as worker:
+    job_id = site.app.enqueue(JOBS["until_told"], 1).id
+    with site.work() as worker:
         site.wait_for_start(job_id)
         until = site.one("SELECT lease_until FROM onward.jobs WHERE id = %s", job_id)
         site.server.stop("immediate")
@@ -170,86 +129,11 @@ def test_a_job_whose_handler_outlasts_a_restart_is_started_once(site: Site, app:
     assert site.one("SELECT fence FROM onward.jobs WHERE id = %s", job_id) == 1
 
 
-@pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
-def test_an_enqueue_whose_commit_got_no_answer_can_be_repeated(site: Site, lost: str) -> None:
-    """Whether the commit never arrived or its answer did not: the caller cannot tell, is told so, and has one job in the end."""
-    job_id = new_id()
-    with TcpProxy.before(site.server.url) as proxy, ThreadPoolExecutor(1) as thread:
-        app = Onward(f"{proxy.through(site.server.url)}?prepare=off", jobs=JOBS.values())
-        app.enqueue(JOBS["plain"], 1)
-        proxy.silence_at(COMMIT, lost)
-        asked = thread.submit(app.enqueue, JOBS["plain"], 2, id=job_id)
-        if lost == TO_CLIENT:
-            site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", job_id) == 1, "it was committed")
-        else:
-            site.wait_for(
-                lambda: site.one("SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'") == 1, "all was sent"
-            )
-        proxy.drop()
-        proxy.restore()
-        error = asked.exception(PATIENCE)
-        assert isinstance(error, OutcomeUnknown)
-        assert error.job_ids == (job_id,)
-        assert app.enqueue(JOBS["plain"], 2, id=job_id).id == job_id
-        app.close()
-    assert site.one("SELECT count(*) FROM onward.jobs") == 2
-
-
-@pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
-@pytest.mark.parametrize("kind", ["until_told_at_leisure", "write_when_told"])
-def test_a_completion_whose_commit_got_no_answer_is_stored_once(
-    kind: str, lost: str, site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where it was stored, the job is done and must not run again; where it was not, nothing of it may be left."""
-    job_id = app.enqueue(JOBS[kind], 1).id
-    with TcpProxy.before(site.server.url) as proxy:
-        monkeypatch.setenv("ONWARD_URL", f"{proxy.through(site.server.url)}?prepare=off")
-        with work(site, processes=1) as worker:
-            site.wait_for_start(job_id)
-            proxy.silence_at(COMMIT, lost)
-            (site.home / "go").touch()
-            if lost == TO_CLIENT:
-                site.wait_for_status(job_id, "completed")
-            else:
-                waiting = "state = 'idle in transaction' AND query NOT LIKE 'BEGIN%%'"
-                site.wait_for(
-                    lambda: site.one(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}") == 1, "all but the commit was sent"
-                )
-            proxy.drop()
-            proxy.restore()
-            site.wait_for_status(job_id, "completed")
-            starts_soon(site, app)
-            assert len(site.pids()) == 1
-            assert worker.stop() == 0
-    runs = [started for started, _ in site.starts()].count(job_id)
-    assert runs == (2 if (kind, lost) == ("write_when_told", TO_SERVER) else 1)
-    assert site.column("SELECT job_id FROM completions").count(job_id) == 1
-    assert site.column("SELECT job_id FROM effects") == ([job_id] if kind == "write_when_told" else [])
-
-
-def test_a_claim_whose_answer_was_lost_is_taken_up_by_its_worker(site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row says that the worker has the job, and the worker does not know: else it would wait until the lease has run out."""
-    (site.home / "go").touch()
-    with TcpProxy.before(site.server.url) as proxy:
-        monkeypatch.setenv("ONWARD_URL", f"{proxy.through(site.server.url)}?prepare=off")
-        job_id = app.enqueue(JOBS["until_told_at_leisure"], 1).id
-        proxy.silence_at(CLAIM, TO_CLIENT)
-        with work(site, processes=1) as worker:
-            site.wait_for_status(job_id, "in_progress")
-            assert site.starts() == []
-            proxy.drop()
-            proxy.restore()
-            site.wait_for_status(job_id, "completed")
-            assert worker.stop() == 0
-    assert len(site.starts()) == 1
-    assert site.server.execute("SELECT fence, lost_leases FROM onward.jobs WHERE id = %s", [job_id]) == [(1, 0)]
-
-
-def test_a_server_that_is_away_costs_workers_next_to_no_processor_time(site: Site, app: Onward) -> None:
+def test_a_server_that_is_away_costs_workers_next_to_no_processor_time(site: Site) -> None:
     """Whatever waits on a dead connection, it must not ask again and again without a pause; and it must not sleep for ever either."""
     away = 5.0
-    job_id = app.enqueue(JOBS["until_told"], 1).id
-    with work(site, processes=1) as worker:
+    job_id = site.app.enqueue(JOBS["until_told"], 1).id
+    with site.work(processes=1) as worker:
         site.wait_for_start(job_id)  # so that the heartbeat has something to do as well
         site.wait_for(lambda: site.listeners() == 1, "it listened")
         site.server.stop("immediate")
@@ -261,22 +145,20 @@ def test_a_server_that_is_away_costs_workers_next_to_no_processor_time(site: Sit
         site.wait_for(lambda: site.listeners() == 1, "it listened again", LISTENS_AGAIN_WITHIN)
         (site.home / "go").touch()
         site.wait_for_status(job_id, "completed")
-        starts_soon(site, app)
+        site.check_that_jobs_start_soon()
         assert len(site.pids()) == 1
         assert worker.stop() == 0
 
 
-def test_every_loop_of_a_worker_outlives_a_short_statement_timeout_and_a_lock(
-    site: Site, app: Onward, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_loop_of_a_worker_outlives_a_short_statement_timeout_and_a_lock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A time limit that the platform sets, and somebody who locks the table: a loop that ended with it would be missed much later."""
     site.server.execute("CREATE ROLE limited SUPERUSER LOGIN")
     site.server.execute("ALTER ROLE limited SET statement_timeout = '50ms'")
     monkeypatch.setenv("ONWARD_URL", site.server.url.replace("postgres@", "limited@"))
     monkeypatch.setenv("ONWARD_PRUNE", "1s")
-    old = app.enqueue(JOBS["plain"], 1).id
-    late = app.enqueue(JOBS["plain"], 1, delay="1h").id
-    with work(site, processes=1) as worker:
+    old = site.app.enqueue(JOBS["plain"], 1).id
+    late = site.app.enqueue(JOBS["plain"], 1, delay="1h").id
+    with site.work(processes=1) as worker:
         site.wait_for_status(old, "completed")
         site.wait_for(lambda: site.listeners() == 1, "it listened")
         with locked(site) as holder:
@@ -293,7 +175,7 @@ def test_every_loop_of_a_worker_outlives_a_short_statement_timeout_and_a_lock(
         site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", old) == 0, "the pruner lived on")
 
         # The heartbeat has something to do only while a job runs; a sweep waits for it, so this is a case of its own.
-        job_id = app.enqueue(JOBS["until_told_at_leisure"], 1).id
+        job_id = site.app.enqueue(JOBS["until_told_at_leisure"], 1).id
         site.wait_for_start(job_id)
         with locked(site):
             site.wait_for(lambda: has_failed(site, worker, "heartbeat"), "the heartbeat failed")
@@ -301,7 +183,7 @@ def test_every_loop_of_a_worker_outlives_a_short_statement_timeout_and_a_lock(
         site.wait_for(lambda: site.one("SELECT lease_until > %s FROM onward.jobs WHERE id = %s", until, job_id), "the heartbeat lived on")
         (site.home / "go").touch()
         site.wait_for_status(job_id, "completed")
-        starts_soon(site, app)
+        site.check_that_jobs_start_soon()
         assert len(site.pids()) == 1
         assert worker.stop() == 0
     assert site.one("SELECT fence FROM onward.jobs WHERE id = %s", job_id) == 1

@@ -16,9 +16,19 @@ from psycopg import sql
 
 from onward.clock import FakeClock, SystemClock
 from onward.drivers import connect
+from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
-from onward.errors import DuplicateJob, InvalidSetting, OutcomeUnknown, StoreBusy, StoreUnavailable, TransactionOpen
+from onward.errors import (
+    DuplicateJob,
+    InvalidSetting,
+    JobNotFound,
+    NoTransaction,
+    OutcomeUnknown,
+    StoreBusy,
+    StoreUnavailable,
+    TransactionOpen,
+)
 from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.outcome import Cancelled, Completed, Retried
@@ -401,6 +411,8 @@ def test_a_url_is_libpqs_and_ours(given: str, conninfo: str, options: dict[str, 
         ("postgresql://h/d?connections=0", "from 1 to 1000"),
         ("postgresql://h/d?notify=yes", "on or off"),
         ("postgresql://me:secret@h/d#x", "#"),
+        ("postgresql://me:se/secret@h/d", "percent-encoded"),
+        ("postgresql://me:se#secret@h/d", "percent-encoded"),
     ],
 )
 def test_a_url_that_cannot_be_is_told_without_its_password(given: str, told: str) -> None:
@@ -523,3 +535,109 @@ def test_doctor_outlives_a_row_without_an_instant(store: PostgresStore, url: str
         table = sql.Identifier(store.schema, "jobs")
         connection.execute(sql.SQL("UPDATE {} SET created_at = 'infinity' WHERE id = %s").format(table), [asked.id])
     assert "1 queued" in next(finding.text for finding in store.examine() if finding.name == "jobs")
+
+
+# -- connections that are used again -----------------------------------------------------------------------------------
+
+
+def backends(url: str) -> set[int]:
+    """The server's processes that serve this store."""
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        found = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'onward'"
+        return {pid for (pid,) in connection.execute(found)}
+
+
+def test_many_transactions_of_an_application_share_one_connection(store: PostgresStore, url: str) -> None:
+    """What is cleared between them must not take away what psycopg has prepared: from the sixth use on it names its statements."""
+    with store.transaction():
+        pass
+    before = backends(url)
+    for _ in range(60):
+        with store.transaction() as connection:
+            store.within(connection).enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 60
+    assert backends(url) == before
+
+
+def test_a_refusal_costs_no_connection(store: PostgresStore, url: str) -> None:
+    """Whoever can cause refusals could have the server start a process for each."""
+    asked = enqueue(store, key="k")
+    before = backends(url)
+    for _ in range(20):
+        with pytest.raises(JobNotFound):
+            store.get("no such job")
+        with pytest.raises(DuplicateJob):
+            store.enqueue([make_new_job(key="k", on_duplicate="raise")])
+        with pytest.raises(ZeroDivisionError), store.transaction() as connection:  # noqa: PT012 - a transaction is its block
+            store.within(connection).cancel(asked.id)
+            _ = 1 / 0
+    assert backends(url) == before
+    assert read(store, asked).status is Status.QUEUED
+
+
+def test_a_child_forked_inside_a_transaction_leaves_it_to_its_parent(store: PostgresStore) -> None:
+    """A child that ends there must not end the parent's session with it."""
+    with store.transaction() as connection:
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                store.within(connection).enqueue([make_new_job()])
+            except NoTransaction:
+                code = 0
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        store.within(connection).enqueue([make_new_job()])
+    _leave_in_a_child(store)
+    assert store.count(JobFilter()) == 2
+
+
+def _leave_in_a_child(store: PostgresStore) -> None:
+    """A child leaves the block by an exception; its parent goes on inside it."""
+    pid = 0
+    try:
+        with store.transaction() as connection:
+            pid = os.fork()
+            if pid == 0:
+                raise InterruptedError
+            os.waitpid(pid, 0)
+            store.within(connection).enqueue([make_new_job()])
+    except InterruptedError:
+        os._exit(0)
+
+
+def test_a_claim_in_doubt_is_looked_up(store: PostgresStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit of what was moved aside, and of claims beside it, got no answer: the worker asks what it holds."""
+    enqueue(store, key="late", expires=MINUTE)
+    clock.advance(3600)
+    good = enqueue(store)
+
+    def lose(self: object, connection: object, ids: object) -> None:
+        raise OutcomeUnknown("the answer was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Database, "_commit", lose)
+        with pytest.raises(OutcomeUnknown):
+            store.turn(demand=demand(5))
+    assert store.held(demand().lease_owner)[0].id == good.id
+
+
+def test_outcomes_that_are_held_up_do_not_hold_up_their_turn(store: PostgresStore, url: str) -> None:
+    """Some dozens behind one open transaction: the turn tries a few of them and keeps the others for later."""
+    jobs = [enqueue(store) for _ in range(40)]
+    settlements = [Settlement(claim=taken, outcome=Completed()) for taken in claim(store, 40)]
+    tried = []
+    original = PostgresStore._settle
+
+    def count(self: PostgresStore, *arguments: Any) -> Any:
+        tried.append(1)
+        return original(self, *arguments)
+
+    with application(url) as connection, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PostgresStore, "_settle", count)
+        for job in jobs[1:]:
+            store.within(connection).cancel(job.id)
+        turn = store.turn(settlements)
+        assert [one.claim.id for one in turn.settled] == [jobs[0].id]
+        assert len(turn.held_up) == 39
+    assert len(tried) < 10

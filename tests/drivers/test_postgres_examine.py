@@ -195,7 +195,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
     ("setting", "value", "name", "level", "part"),
     [
         ("synchronous_commit", "off", "synchronous_commit", "error", "may lose accepted jobs"),
-        ("default_transaction_isolation", "serializable", "isolation", "ok", "the default is serializable"),
+        ("default_transaction_isolation", "serializable", "isolation", "warning", "default is serializable"),
         ("default_transaction_read_only", "on", "read only", "error", "nothing can be enqueued"),
         ("statement_timeout", "500ms", "timeouts", "warning", "statement_timeout = 500 ms"),
         ("lock_timeout", "20ms", "timeouts", "warning", "lock_timeout = 20 ms"),

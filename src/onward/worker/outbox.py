@@ -23,6 +23,8 @@ Key = tuple[str, int]
 NOTHING = Turn()
 SHORTEST_HOLD, LONGEST_HOLD = 0.1, 2.0
 """Seconds before an outcome is sent again that somebody else's transaction held up; doubled each time."""
+MOST_SENT_AGAIN = 10
+"""Held-up outcomes that are tried in one turn."""
 NEVER = 86400.0
 
 
@@ -97,8 +99,11 @@ class Outbox:
     def _send_held_up(self) -> None:
         """Try again those that have waited long enough: each in a turn of its own, so that it delays nobody else."""
         now = self._clock.monotonic()
-        for key in [key for key, one in self._held_up.items() if one.until <= now]:
+        due = [key for key, one in self._held_up.items() if one.until <= now]
+        for key in due[:MOST_SENT_AGAIN]:
             self._store_singly([self._settlements[key]])
+            if key in self._held_up:  # the others are probably held by the same transaction
+                break
 
     def _store_singly(self, settlements: Sequence[Settlement]) -> None:
         for settlement in settlements:

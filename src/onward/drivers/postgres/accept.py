@@ -11,16 +11,23 @@ from onward.drivers.postgres.connections import StoreConnection
 from onward.drivers.postgres.database import Database
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.statements import Statement
-from onward.errors import DuplicateJob, OnwardError, ValueRefused
+from onward.errors import DuplicateJob, OnwardError, StoreBusy, StoreError, ValueRefused
 from onward.jobs import Accepted, NewJob
 
 Answer = list[Accepted] | Exception
+ONE_WAITS = 0.2
+"""Seconds that one of several requests waits for another transaction, once all of them together have waited in vain."""
 
 
 def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Answer]:
     """Store each request, or say what refused it; one refusal does not disturb the others."""
     try:
         return _together(database, requests)
+    except StoreBusy:
+        if len(requests) == 1:
+            raise
+        # One of them waits for somebody else's transaction, which has stored the same id or key.
+        return [_alone(database, one) for one in requests]
     except (DuplicateJob, ValueRefused) as refusal:
         if len(requests) == 1:
             if isinstance(refusal, DuplicateJob):
@@ -34,6 +41,13 @@ def _together(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[
     jobs = [job for request in requests for job in request]
     accepted = iter(database.write(lambda now: enqueue(jobs, now), lambda: _ids(requests)))
     return [[next(accepted) for _ in request] for request in requests]
+
+
+def _alone(database: Database, request: Sequence[NewJob]) -> Answer:
+    try:
+        return database.write(lambda now: enqueue(request, now), lambda: _ids([request]), lock_timeout=ONE_WAITS)
+    except StoreError as error:
+        return error
 
 
 def _apart(database: Database, connection: StoreConnection, request: Sequence[NewJob], now: datetime) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 CONNECT_TIMEOUT = 5
 # libpq's own: what finds out that the other side is gone while nothing is being sent.
 ALIVE = {"keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3, "tcp_user_timeout": 10_000}
+ROLLBACK_WITHIN = 5.0
+"""Seconds after which a server that does not even roll back counts as gone."""
 ROWS_A_SECOND = 1000
 """What a slow server surely stores: a statement with very many rows may take longer than another."""
 
@@ -74,9 +76,15 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     def forget_session(self, text: StatementText) -> None:
         """Undo what an application's statements may have set for the session."""
         try:
-            psycopg.Cursor(self).execute(text["forget_session"])
+            psycopg.Cursor(self).execute(text["forget_session"], prepare=False)
         except psycopg.Error:
             self.close()
+
+    def roll_back(self) -> None:
+        """End a transaction that is not to be committed. A connection that cannot even do that is closed."""
+        if self.pgconn.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+            self.patience = ROLLBACK_WITHIN
+            self.rollback()
 
     @property
     def is_idle(self) -> bool:
@@ -124,12 +132,12 @@ class Connections(Forked):
                 "or add ?connections=20 to the URL"
             )
         try:
-            generation = self._generation
             connection, value = self._begin(patience, first)
+            generation, pid = self._generation, os.getpid()
             try:
                 yield connection, value
             finally:
-                self._give_back(connection, generation)
+                self._give_back(connection, generation, pid)
         finally:
             if places is not None:
                 places.release()
@@ -140,7 +148,7 @@ class Connections(Forked):
             try:
                 return connection, first(connection)
             except BaseException as error:
-                connection.close()
+                self._give_back(connection, self._generation, os.getpid())
                 if not isinstance(error, psycopg.Error) or not is_connection_lost(error):
                     raise
             self.forget_idle()
@@ -149,7 +157,7 @@ class Connections(Forked):
         try:
             return connection, first(connection)
         except BaseException:
-            connection.close()
+            self._give_back(connection, self._generation, os.getpid())
             raise
 
     def _take(self) -> StoreConnection | None:
@@ -162,10 +170,17 @@ class Connections(Forked):
                 return connection
             connection.close()
 
-    def _give_back(self, connection: StoreConnection, generation: int) -> None:
-        if connection.is_idle and generation == self._generation and self._pid == os.getpid():
+    def _give_back(self, connection: StoreConnection, generation: int, pid: int) -> None:
+        """Keep it for the next one, rolled back if need be: a refusal is no reason to make a new one."""
+        if pid != os.getpid():  # forked meanwhile: closing it would end the parent's
+            _inherited.append(connection)
+            return
+        if not connection.is_idle:
+            with suppress(psycopg.Error):
+                connection.roll_back()
+        if connection.is_idle and generation == self._generation:
             self._idle.append(connection)
-        elif self._pid == os.getpid():
+        else:
             connection.close()
 
     def _connect(self) -> StoreConnection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -43,7 +44,8 @@ class Database:
         self._timeout = timeout
         self._place = place
         self._check = check
-        self._inside: set[int] = set()
+        self._inside: set[tuple[int, int]] = set()
+        """Which threads of which process are inside a transaction: a fork uses the numbers of threads again."""
 
     @property
     def own_clock(self) -> Callable[[], datetime] | None:
@@ -53,7 +55,7 @@ class Database:
     @property
     def is_inside(self) -> bool:
         """True in a thread that is inside a transaction of the store's own."""
-        return threading.get_ident() in self._inside
+        return _here() in self._inside
 
     def refuse_inside(self) -> None:
         """Raise ``TransactionOpen`` in a thread that is inside a transaction of the store's own: it could wait for itself."""
@@ -154,6 +156,14 @@ class Database:
 
         return self._insist(once)
 
+    def look(self, wanted: Statement) -> list[Row]:
+        """Run one statement of a worker's that only reads."""
+
+        def operation() -> Operation[list[Row]]:
+            return (yield wanted)
+
+        return self.read(operation, is_spare=True)
+
     def _run_alone(self, connection: StoreConnection, wanted: Statement) -> list[Row]:
         try:
             return connection.run(self._text, wanted)
@@ -193,7 +203,7 @@ class Database:
         """Lend a connection in a transaction; commit at the end, roll back on an exception or when ``limit`` is over."""
         self.refuse_inside()
         self._check()
-        thread = threading.get_ident()
+        thread = _here()
         with ExitStack() as lent:
             with self._translating():
                 lending = self._connections.lend(self._timeout + ANSWER_WITHIN, first=self._beginning(self._timeout))
@@ -206,7 +216,7 @@ class Database:
                     self._commit(connection, tuple)
             finally:
                 self._inside.discard(thread)
-                if connection.is_idle:  # else it is not used again
+                if connection.is_idle and thread[0] == os.getpid():  # else it is not used again
                     connection.forget_session(self._text)
 
     @contextmanager
@@ -222,6 +232,10 @@ class Database:
         """What a statement that commits by itself is given as ``now``: nothing, so that the database's clock counts, except in a test."""
         own = self.own_clock
         return None if own is None else write_instant(own())
+
+
+def _here() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
 
 
 def _nothing(connection: StoreConnection) -> None:

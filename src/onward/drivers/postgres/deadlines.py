@@ -53,11 +53,12 @@ class Deadlines:
         while idle < 10:  # a thread that ended at once would be started anew for each statement
             time.sleep(LOOK_EVERY)
             now = time.monotonic()
-            under_way = list(self._under_way.values())
+            under_way = list(self._under_way.items())
             idle = 0 if under_way else idle + 1
-            for connection, deadline in under_way:
-                if now >= deadline:
-                    give_up(connection)
+            for token, entry in under_way:
+                # Looked up again: it may have ended, and another statement begun on it, since the list was made.
+                if now >= entry[1] and self._under_way.get(token) is entry:
+                    give_up(entry[0])
         self._is_watching = False
         if self._under_way:  # begun in the moment between
             self._start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
@@ -23,9 +24,10 @@ from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_sche
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
 from onward.drivers.sql import people, sweep
+from onward.drivers.sql.joined import AsyncJoinedWithin
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.drivers.sql.turn import Found, turn
-from onward.errors import StoreBusy, StoreError
+from onward.errors import OutcomeUnknown, StoreBusy, StoreError
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -37,7 +39,7 @@ TURN_WAITS = 1.0
 ONE_WAITS = 0.05
 """Seconds that one outcome is waited for then."""
 MOST_HELD_UP = 3
-"""After that many in a row the whole table is taken to be locked."""
+"""After that many in a row the others wait for the next turn as well: the whole table may be locked."""
 
 
 class PostgresStore(Store):
@@ -72,7 +74,7 @@ class PostgresStore(Store):
         self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
         self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)
         self._listen_url = (listen_url or url) if notify else None
-        self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, self._ping)
+        self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
 
     # -- every backend -----------------------------------------------------------------------------------------------
 
@@ -103,10 +105,11 @@ class PostgresStore(Store):
             self._waker.serve(demand.queues)
         if not settlements:
             return Turn() if demand is None else self._claim(demand)
+        is_one = len(settlements) == 1 and demand is None
         try:
-            return self._settle(settlements, demand, TURN_WAITS)
+            return self._settle(settlements, demand, ONE_WAITS if is_one else TURN_WAITS)
         except StoreBusy:
-            return self._settle_singly(settlements, demand)
+            return Turn(held_up=tuple(settlements)) if is_one else self._settle_singly(settlements, demand)
 
     def _settle(self, settlements: Sequence[Settlement], demand: Demand | None, waits: float) -> Turn:
         return self._database.write(
@@ -120,14 +123,17 @@ class PostgresStore(Store):
         """Somebody's open transaction holds a row of a job that ended, or a key that a child needs: it must not hold up the others."""
         done: list[Turn] = []
         held_up: list[Settlement] = []
+        in_a_row = 0
         for one in settlements:
-            if len(held_up) >= MOST_HELD_UP and not done:
+            if in_a_row >= MOST_HELD_UP:
                 held_up.append(one)
                 continue
             try:
                 done.append(self._settle([one], None, ONE_WAITS))
+                in_a_row = 0
             except StoreBusy:
                 held_up.append(one)
+                in_a_row += 1
         found = Turn() if demand is None else self._claim(demand)
         return Turn(
             settled=tuple(one for turned in done for one in turned.settled),
@@ -145,6 +151,8 @@ class PostgresStore(Store):
         if not look.is_enough:
             try:
                 found = self._database.write(lambda now: claim.go_on(found, look, demand, now), lock_timeout=TURN_WAITS, is_spare=True)
+            except OutcomeUnknown:
+                raise  # the worker looks up what it holds, which is all of it
             except StoreError as error:
                 # What the look has claimed is ours, whatever becomes of the rest: the next turn tries that again.
                 if not found.claims:
@@ -170,7 +178,8 @@ class PostgresStore(Store):
     def inside_transaction(self) -> bool:
         return self._database.is_inside
 
-    def _ping(self, payload: str) -> None:
+    def ping(self, payload: str) -> None:
+        """Send a notification over a connection that does not listen, for the waker's self-check."""
         self._database.alone(Statement("notify", {"channel": self.schema, "payload": payload}))
 
     # -- a database --------------------------------------------------------------------------------------------------
@@ -192,8 +201,9 @@ class PostgresStore(Store):
 
     def within_async(self, connection: Any) -> AsyncWithin:
         bridge = find_bridge(connection, BRIDGES, "async")
-        self.open()
         joined: AsyncWithin = bridge.join(connection, self._joined())
+        if self.schema_version is None and isinstance(joined, AsyncJoinedWithin):
+            joined.before = self.open
         return joined
 
     def _joined(self) -> Joined:
@@ -235,7 +245,7 @@ class PostgresStore(Store):
     def sweep(self, types: Collection[str] = ()) -> Swept:
         """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
         looked = Statement("overdue", {"now": self._database.now_text(), "types": as_json(sorted(types))})
-        ran_out, expired, blocked = self._database.alone(looked)[0]
+        ran_out, expired, blocked = self._database.look(looked)[0]
         swept = self._database.write(sweep.sweep, is_spare=True) if ran_out or expired else Swept()
         unblocked = 0
         while blocked:  # in transactions of their own, so that none is long
@@ -247,12 +257,12 @@ class PostgresStore(Store):
         return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=swept.expired, unblocked=unblocked)
 
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
-        return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now))
+        return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now), is_spare=True)
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         ages = {status.value: age.total_seconds() for status, age in retention.by_status().items()}
         looked = Statement("prunable", {"now": self._database.now_text(), "ages": as_json(ages)})
-        if not self._database.alone(looked)[0][0]:
+        if not self._database.look(looked)[0][0]:
             return 0
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
@@ -267,7 +277,18 @@ class PostgresStore(Store):
     def examine(self) -> list[Finding]:
         return examine(self._database, self._schema, self._text, self._listen_url)
 
-    def _write_and_wake(self, operation: Callable[[datetime], Operation[T]]) -> T:
-        result = self._database.write(operation, is_spare=True)
+    def _write_and_wake(self, operation: Callable[[datetime], Operation[T]], *, is_spare: bool = False) -> T:
+        result = self._database.write(operation, is_spare=is_spare)
         self._waker.wake()
         return result
+
+
+def _pinging(reference: weakref.ref[PostgresStore]) -> Callable[[str], None]:
+    """Ping through a store without keeping it: a store that nobody holds any more ends, and its listening with it."""
+
+    def ping(payload: str) -> None:
+        store = reference()
+        if store is not None:
+            store.ping(payload)
+
+    return ping

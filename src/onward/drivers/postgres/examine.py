@@ -123,8 +123,11 @@ def settings(ask: Ask) -> Iterator[Finding]:
             "default_transaction_read_only is on, so nothing can be enqueued or run: RESET it with ALTER ROLE or ALTER DATABASE",
         )
     if (level := found["default_transaction_isolation"]) != "read committed":
-        text = f"the default is {level}; Onward's own transactions say READ COMMITTED themselves"
-        yield Finding("isolation", "ok", text)
+        text = (
+            f"the role's default is {level}: claims, which are single statements, run at it and now and then have to be tried again; "
+            "ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+        )
+        yield Finding("isolation", "warning", text)
     short = [f"{name} = {found[name]} ms" for name in TIMEOUTS if 0 < int(found.get(name, 0)) < SHORTEST_TIMEOUT]
     if short:
         text = f"{', '.join(short)}: work of Onward's would be cut off by this now and then; give its role at least {SHORTEST_TIMEOUT} ms"

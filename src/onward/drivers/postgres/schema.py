@@ -10,10 +10,14 @@ from typing import Any
 
 import psycopg
 
-from onward.drivers.postgres.connections import complete
+from onward.drivers.postgres.connections import StoreConnection, complete
+from onward.drivers.postgres.deadlines import Deadlines
 from onward.drivers.postgres.migrate import migrate, migration_sql, newest, version
 from onward.drivers.postgres.vendor_errors import translate
 from onward.errors import SchemaOutOfDate
+
+ANSWER_WITHIN = 60.0
+"""Seconds after which a server that does not answer about its tables, or does not change them, counts as gone."""
 
 
 class Schema:
@@ -76,7 +80,8 @@ class Schema:
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         try:
-            with psycopg.connect(complete(self._url, "onward"), autocommit=True, prepare_threshold=None) as connection:
+            with StoreConnection.connect(complete(self._url, "onward"), autocommit=True, prepare_threshold=None) as connection:
+                connection.deadlines, connection.patience = Deadlines(), ANSWER_WITHIN
                 yield connection
         except (psycopg.Error, OSError) as error:
             raise translate(error, self._place) from error

@@ -17,7 +17,8 @@ COMMIT;
 
 -- name: forget_session
 -- After a transaction of the application's own statements: a SET, a role, a lock or a LISTEN of theirs must not meet the next user.
-DISCARD ALL;
+-- Not DISCARD ALL: it takes the prepared statements along, and psycopg would go on naming them.
+CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all(); DISCARD TEMP;
 
 
 -- == in a caller's transaction ==
@@ -338,7 +339,8 @@ WHERE id = :id::text AND fence = :fence::bigint AND status = 'in_progress' RETUR
 -- == sweep, recover ==
 
 -- name: overdue
--- Whether a sweep has anything to do: claims that ran out, jobs past their expiry, blocked jobs of a type that is known. Three seeks.
+-- Whether a sweep has anything to do: claims that ran out, jobs past their expiry, blocked jobs of a type that is known. Two seeks,
+-- and a walk over what runs: lease_until is in no index.
 SELECT
     EXISTS (
         SELECT FROM {prefix}jobs CROSS JOIN (SELECT {moment} AS now) AS clock

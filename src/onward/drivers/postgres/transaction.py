@@ -26,6 +26,10 @@ _ENDS = re.compile(
 )
 
 
+LONGEST_STATEMENT = 3600.0
+"""Seconds after which a server that does not answer an application's statement counts as gone."""
+
+
 class GuardedConnection(StoreConnection):
     """A store's connection in the hands of an application, for one transaction. Every use raises once that is over.
 
@@ -37,8 +41,11 @@ class GuardedConnection(StoreConnection):
         self._autocommit = True  # the transaction has been begun by hand
         self.deadlines = connection.deadlines
         self.prepare_threshold = connection.prepare_threshold
+        self.patience = LONGEST_STATEMENT
         self.is_over = False
         self._is_done = False
+        self._ending = threading.Lock()
+        """Held while it is decided whether the time or the transaction was over first."""
         self._pid = os.getpid()
         self._limit = limit
         self._clock = clock
@@ -102,10 +109,13 @@ class GuardedConnection(StoreConnection):
         if self.pgconn.transaction_status == pq.TransactionStatus.IDLE:
             raise _not_here("the transaction was ended inside its block, so nothing more can be committed")
         self.give_up()
+        if self.is_over:
+            raise self.too_long()
 
     def give_up(self) -> None:
         """From here on nobody uses this connection."""
-        self._is_done = True
+        with self._ending:
+            self._is_done = True
         if self._watch is not None:
             self._watch.cancel()
 
@@ -114,9 +124,10 @@ class GuardedConnection(StoreConnection):
         return TransactionTooLong(f"the transaction took longer than its limit{took} and was rolled back: do slow work before it")
 
     def _end_of_time(self) -> None:
-        if not self._is_done:
-            self.is_over = True
-            shut_down(self.pgconn)  # the server rolls back, whatever this connection was waiting for
+        with self._ending:
+            if not self._is_done:
+                self.is_over = True
+                shut_down(self.pgconn)  # the server rolls back, whatever this connection was waiting for
 
 
 class GuardedCursor(psycopg.Cursor[Any]):

@@ -24,6 +24,8 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
     The name of a driver, as SQLAlchemy's URLs have it (``postgresql+asyncpg://``), is left out.
     """
     parts = urlsplit(url)
+    if "@" in url and "@" not in parts.netloc:
+        raise InvalidSetting("the user or the password of a postgresql:// URL holds a character that must be percent-encoded: / ? # @ : %")
     driver = parts.scheme.partition("+")[2]
     if driver not in ("", *DRIVERS):
         raise InvalidSetting(f"{parts.scheme}:// names a driver that Onward does not know: write postgresql://")

@@ -5,6 +5,7 @@ What differs is a ``Link``: how one library's connection runs a statement, and w
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,8 +134,12 @@ class AsyncJoinedWithin(_Verbs, AsyncWithin):
     def __init__(self, take: Callable[[], Awaitable[Link]]) -> None:
         self._take = take
         self._is_open = False
+        self.before: Callable[[], object] | None = None
+        """What has to be done before the first statement, and may take long: it is done in a thread."""
 
     async def _run(self, make: Callable[[Link], Operation[T]]) -> T:
+        if self.before is not None and not self._is_open:
+            await asyncio.to_thread(self.before)
         link = await self._take()
         with link.explaining():
             link.check()

@@ -108,8 +108,10 @@ def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     if not is_legal(job.status, Verb.RETRY_BY_HAND):
         raise IllegalTransition(why_not(job_id, job.status, Verb.RETRY_BY_HAND))
     if job.idempotency_key is not None:
-        scope = (yield Statement("scope", {"id": job_id}))[0][0]
-        yield from take_key(_asking_again(job), now, scope=scope or "active")
+        rows = yield Statement("scope", {"id": job_id})
+        if not rows:  # pruned in this moment
+            raise JobNotFound(job_id)
+        yield from take_key(_asking_again(job), now, scope=rows[0][0] or "active")
     rows = yield Statement("retry", {"id": job_id, "now": write_instant(now)})
     return (yield from _changed(rows, job_id, owner, Verb.RETRY_BY_HAND))
 
@@ -139,6 +141,7 @@ def delete(job_id: str, owner: str | None) -> Operation[None]:
     if job.idempotency_key is not None and job.status is not Status.IN_PROGRESS:
         yield Statement("free_keys", {"ids": as_json([job_id])})
     if not (yield Statement("delete", {"id": job_id, "owner": owner})):
+        yield from get(job_id, owner)  # it may have been pruned in this moment
         raise IllegalTransition(why_not_deleted(job_id))
     yield Statement("delete_history", {"ids": as_json([job_id])})
 

@@ -559,6 +559,19 @@ def test_many_transactions_of_an_application_share_one_connection(store: Postgre
     assert backends(url) == before
 
 
+def test_an_application_may_repeat_its_statements_in_a_transaction(store: PostgresStore) -> None:
+    """From the sixth time on they are prepared, as those of the store itself are on the same session."""
+    for _ in range(10):
+        store.enqueue([make_new_job()])
+    for prepare in (None, True):
+        with store.transaction() as connection:
+            for number in range(12):
+                assert connection.execute("SELECT %s::int", [number], prepare=prepare).fetchone() == (number,)
+            store.within(connection).enqueue([make_new_job()])
+        store.enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 14
+
+
 def test_a_refusal_costs_no_connection(store: PostgresStore, url: str) -> None:
     """Whoever can cause refusals could have the server start a process for each."""
     asked = enqueue(store, key="k")

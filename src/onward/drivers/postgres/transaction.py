@@ -40,7 +40,8 @@ class GuardedConnection(StoreConnection):
         super().__init__(connection.pgconn)
         self._autocommit = True  # the transaction has been begun by hand
         self.deadlines = connection.deadlines
-        self.prepare_threshold = connection.prepare_threshold
+        # What is prepared belongs to the session: with a list of its own, this object would give names that are taken already.
+        self._prepared = connection._prepared
         self.patience = LONGEST_STATEMENT
         self.is_over = False
         self._is_done = False

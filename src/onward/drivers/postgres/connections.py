@@ -41,7 +41,7 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         """Every exchange with the server goes through here."""
         if self.deadlines is None or not self.patience:
             return super().wait(gen, *arguments, **options)
-        token = self.deadlines.begin(self.pgconn, self.patience)
+        token = self.deadlines.begin(self, self.patience)
         try:
             return super().wait(gen, *arguments, **options)
         finally:

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 import psycopg
 from psycopg import pq
@@ -18,19 +19,23 @@ LOOK_EVERY = 0.5
 """Seconds between two looks at what is under way. A deadline is kept to within this."""
 
 
+CANCEL_WITHIN = 2.0
+"""Seconds for the server to stop a statement when it is asked to; then the connection is ended."""
+
+
 class Deadlines:
     """Which connections wait for an answer, and until when. One watching thread for all, while there is something to watch."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._under_way: dict[int, tuple[pq.abc.PGconn, float]] = {}
+        self._under_way: dict[int, Wait] = {}
         self._is_watching = False
 
-    def begin(self, connection: pq.abc.PGconn, seconds: float) -> int:
+    def begin(self, connection: psycopg.Connection[Any], seconds: float) -> int:
         """A statement is about to be sent. Gives what ``end`` is called with."""
         token = id(connection)
-        self._under_way[token] = (connection, time.monotonic() + seconds)
+        self._under_way[token] = Wait(connection, time.monotonic() + seconds)
         if not self._is_watching or self._pid != os.getpid():
             self._start()
         return token
@@ -55,29 +60,37 @@ class Deadlines:
             now = time.monotonic()
             under_way = list(self._under_way.items())
             idle = 0 if under_way else idle + 1
-            for token, entry in under_way:
-                # Looked up again: it may have ended, and another statement begun on it, since the list was made.
-                if now >= entry[1] and self._under_way.get(token) is entry:
-                    give_up(entry[0])
+            for token, wait in under_way:
+                if now >= wait.deadline and not wait.is_given_up:
+                    wait.is_given_up = True
+                    threading.Thread(target=self._give_up, args=[token, wait], name="onward-give-up", daemon=True).start()
         self._is_watching = False
         if self._under_way:  # begun in the moment between
             self._start()
 
+    def _give_up(self, token: int, wait: Wait) -> None:
+        """Ask the server to stop, so that a claim which waits for a lock does not happen later unseen; then end the connection.
 
-def give_up(connection: pq.abc.PGconn) -> None:
-    """End the connection, and ask the server to stop what it does there: a claim that waits for a lock must not happen later unseen."""
-    try:
-        cancel = connection.get_cancel()
-    except psycopg.Error:
-        return  # it is closed already
-    # A connection of its own, which may take as long as the network likes.
-    threading.Thread(target=_cancel, args=[cancel], name="onward-cancel", daemon=True).start()
-    shut_down(connection)
+        Only by the cancelling that can be interrupted: libpq's older one would hold the whole process for as long as the network likes.
+        """
+        if psycopg.capabilities.has_cancel_safe():
+            with suppress(psycopg.Error, OSError):
+                wait.connection.cancel_safe(timeout=CANCEL_WITHIN)
+        if self._under_way.get(token) is wait:
+            time.sleep(LOOK_EVERY)  # the answer to the cancelling may be on its way
+        if self._under_way.get(token) is wait:
+            shut_down(wait.connection.pgconn)
 
 
-def _cancel(cancel: pq.abc.PGcancel) -> None:
-    with suppress(psycopg.Error):
-        cancel.cancel()
+class Wait:
+    """One statement whose answer is waited for."""
+
+    __slots__ = ("connection", "deadline", "is_given_up")
+
+    def __init__(self, connection: psycopg.Connection[Any], deadline: float) -> None:
+        self.connection = connection
+        self.deadline = deadline
+        self.is_given_up = False
 
 
 def shut_down(connection: pq.abc.PGconn) -> None:

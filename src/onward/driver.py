@@ -45,6 +45,8 @@ class Driver(ABC):
     clock: Clock
     url: str
     """Where it is, without secrets: safe to print."""
+    whole_url: str | None = None
+    """The same with its secrets and every option, where ``url`` leaves some out: for another process of ours, never to be printed."""
     schema_version: int | None = None
     """Which version its tables have, once it is open. None where there are no tables."""
 

@@ -413,6 +413,7 @@ def test_a_url_is_libpqs_and_ours(given: str, conninfo: str, options: dict[str, 
         ("postgresql://me:secret@h/d#x", "#"),
         ("postgresql://me:se/secret@h/d", "percent-encoded"),
         ("postgresql://me:se#secret@h/d", "percent-encoded"),
+        ("postgresql://me:se@secret@h/d", "percent-encoded"),
     ],
 )
 def test_a_url_that_cannot_be_is_told_without_its_password(given: str, told: str) -> None:
@@ -420,6 +421,13 @@ def test_a_url_that_cannot_be_is_told_without_its_password(given: str, told: str
     with pytest.raises(InvalidSetting, match=told) as caught:
         connect(given, clock=SystemClock())
     assert "secret" not in str(caught.value)
+
+
+def test_another_process_of_ours_is_given_the_whole_url() -> None:
+    """The supervisor takes back a dead worker's jobs with it: without the password it could not."""
+    given = "postgresql://me:secret@127.0.0.1:1/db?schema=jobs&prepare=off&timeout=1s"
+    store = connect(given, clock=SystemClock())
+    assert (store.whole_url, store.url) == (given, "postgresql://me@127.0.0.1:1/db?schema=jobs")
 
 
 def test_what_is_printed_of_a_url_has_no_password() -> None:

@@ -102,3 +102,18 @@ def test_only_the_first_line_is_repeated() -> None:
     """The lines behind it may hold values of rows, and errors end in logs."""
     assert text_of(RuntimeError("null value in column\nDETAIL: Failing row contains (secret)")) == "null value in column"
     assert len(text_of(RuntimeError("x" * 5000))) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('connection failed: FATAL: password authentication failed for user "pwd"', "check the user and the password"),
+        ("connection failed: fe_sendauth: no password supplied", "PGPASSWORD"),
+        ('connection failed: FATAL: role "nobody" does not exist', "check the user and the password"),
+        ('connection failed: FATAL: database "nodb" does not exist', "create the database"),
+        ("connection failed: Connection refused", "is the server running"),
+    ],
+)
+def test_a_refused_log_in_is_told_as_what_it_is(text: str, told: str) -> None:
+    """Libpq gives no SQLSTATE for it, and a server that answered is running."""
+    assert told in str(translate(psycopg.OperationalError(text), "postgresql://h/d"))

@@ -58,7 +58,9 @@ def _postgres(url: str, clock: Clock, migrate: bool) -> Store:
     from onward.settings import Settings
 
     conninfo, options = read_url(url)
-    return PostgresStore(conninfo, clock=clock, listen_url=Settings().listen_url, migrate=migrate, **options)
+    store = PostgresStore(conninfo, clock=clock, listen_url=Settings().listen_url, migrate=migrate, **options)
+    store.whole_url = url
+    return store
 
 
 def _shown(url: str) -> str:

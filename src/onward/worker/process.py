@@ -41,7 +41,7 @@ def run_supervised(store: Store, make_worker: Callable[..., Worker], pipes: Chil
         started=StartedJobs(pipes.started),
         supervised=True,
     )
-    _report(pipes, Report(ready=store.url if store.capabilities.survives_process else None))
+    _report(pipes, Report(ready=(store.whole_url or store.url) if store.capabilities.survives_process else None))
     code = _work(worker, signals, pipes)
     if not worker.was_clean:
         _leave_now(code)

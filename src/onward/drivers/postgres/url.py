@@ -24,7 +24,7 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
     The name of a driver, as SQLAlchemy's URLs have it (``postgresql+asyncpg://``), is left out.
     """
     parts = urlsplit(url)
-    if "@" in url and "@" not in parts.netloc:
+    if "@" in url and parts.netloc.count("@") != 1:
         raise InvalidSetting("the user or the password of a postgresql:// URL holds a character that must be percent-encoded: / ? # @ : %")
     driver = parts.scheme.partition("+")[2]
     if driver not in ("", *DRIVERS):

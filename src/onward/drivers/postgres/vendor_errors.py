@@ -106,9 +106,20 @@ def _unavailable(error: BaseException, state: str | None, text: str, place: str)
         return StoreUnavailable(f"{place} refused the log-in ({text}): check the user and the password of the URL")
     if state == "3D000":
         return StoreUnavailable(f"{place}: {text}: create the database, or give the right name")
+    if state is None and (refused := _refused_at_log_in(text)):
+        return StoreUnavailable(f"{place}: {refused}")
     if is_connection_lost(error):
         return StoreUnavailable(f"the connection to {place} failed ({text}): is the server running, and is the address right?")
     return StoreUnavailable(f"{place}: {text}")
+
+
+def _refused_at_log_in(text: str) -> str | None:
+    """What a server that answered objects to; libpq gives no SQLSTATE for it, so its words have to do."""
+    if "password authentication failed" in text or "no password supplied" in text or ("role " in text and "does not exist" in text):
+        return f"the log-in was refused ({text}): check the user and the password, in the URL, PGPASSWORD or ~/.pgpass"
+    if "database " in text and "does not exist" in text:
+        return f"{text}: create the database, or give the right name"
+    return None
 
 
 def text_of(error: BaseException) -> str:

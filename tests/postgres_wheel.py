@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -24,6 +25,9 @@ RELEASES = {16: "pginstall", 18: "pginstall18"}
 WHEEL_RELEASE, NEWEST = 16, max(RELEASES)
 PATIENCE = 60
 """Seconds that a server may take to start or to stop."""
+PREFIX = "onward-postgres-"
+YOUNG = 60.0
+"""Seconds in which a new folder is left alone."""
 SETTINGS = {
     "listen_addresses": f"'{HOST}'",
     "unix_socket_directories": "''",
@@ -55,7 +59,8 @@ class OwnServer:
     def make(cls, release: int = WHEEL_RELEASE) -> Self:
         """Make an empty one and start it: about a second. Raises ``NoPostgres``."""
         # Not in a folder of pytest's: those are closed to the user that a server runs as when the tests run as root.
-        folder = Path(tempfile.mkdtemp(prefix="onward-postgres-"))
+        _end_orphans()
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         users = open(folder / "users.lock", "w")  # noqa: SIM115 - held for as long as the server is used
         try:
             fcntl.flock(users, fcntl.LOCK_SH)
@@ -63,9 +68,7 @@ class OwnServer:
             if ids:
                 os.chown(folder, *ids)
             programs = _programs(release, folder, ids)
-            keeper = [sys.executable, str(Path(__file__).with_name("postgres_keeper.py")), str(folder), str(programs / "pg_ctl")]
-            nothing = subprocess.DEVNULL
-            subprocess.run([*keeper, *map(str, ids)], check=True, stdin=nothing, stdout=nothing, stderr=nothing)
+            _keep(folder, programs, ids)
             _run(programs / "initdb", "-D", "data", "-U", "postgres", "-E", "UTF8", "--locale=C", "-A", "trust", "--no-sync", folder=folder)
             for _ in range(5):
                 made = cls(folder, release, users, free_port())
@@ -116,9 +119,14 @@ class OwnServer:
 
     def renew(self) -> None:
         """Make it as it was when it was new, whatever a test did with it: a tenth of the time that a new one takes."""
-        try:
-            self.execute("SELECT 1")
-        except psycopg.OperationalError:
+        changed, standby = self._data / "postgresql.auto.conf", self._data / "standby.signal"
+        is_changed = standby.exists() or any(not line.startswith("#") for line in changed.read_text().splitlines())
+        if is_changed and self._is_up():
+            self.stop("immediate")
+        if is_changed:
+            standby.unlink(missing_ok=True)
+            changed.write_text("")
+        if not self._is_up():
             self.start()
         ours = "SELECT datname FROM pg_database WHERE datname NOT IN ('template0', 'template1')"
         for (name,) in self.execute(ours, database="template1"):
@@ -138,9 +146,21 @@ class OwnServer:
         """Use it no more. The keeper ends it behind the last user."""
         self._users.close()
 
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _is_up(self) -> bool:
+        try:
+            self.execute("SELECT 1", database="template1")
+        except psycopg.OperationalError:
+            return False
+        return True
+
     def _configure(self) -> None:
         settings = {**SETTINGS, "port": self.port}
-        (self.folder / "data" / "postgresql.auto.conf").write_text("".join(f"{name} = {value}\n" for name, value in settings.items()))
+        with open(self._data / "postgresql.conf", "a") as configuration:  # what stands last counts
+            configuration.writelines(f"{name} = {value}\n" for name, value in settings.items())
         (self.folder / "port").write_text(str(self.port))
 
     def _control(self, *arguments: str) -> None:
@@ -157,6 +177,30 @@ def share_server(run: Path, release: int) -> OwnServer:
             joined = OwnServer.make(release)
             note.write_text(str(joined.folder))
         return joined
+
+
+def _keep(folder: Path, programs: Path, ids: tuple[int, ...]) -> None:
+    """Start the process that ends the server in ``folder`` and deletes it, once nobody uses it."""
+    keeper = [sys.executable, str(Path(__file__).with_name("postgres_keeper.py")), str(folder), str(programs / "pg_ctl")]
+    nothing = subprocess.DEVNULL
+    subprocess.run([*keeper, *map(str, ids)], check=True, stdin=nothing, stdout=nothing, stderr=nothing)
+
+
+def _end_orphans() -> None:
+    """Give a keeper to what another run left, if its own was killed as well: by the machine's want of memory, or with a whole container."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        try:
+            users, release = open(folder / "users.lock"), int((folder / "data" / "PG_VERSION").read_text())  # noqa: SIM115
+        except (OSError, ValueError):
+            continue  # just made, or just deleted
+        with users:
+            if time.time() - os.fstat(users.fileno()).st_mtime < YOUNG:
+                continue  # its maker may be just about to lock it
+            try:
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+        _keep(folder, _programs(release, folder, _ids_for_a_server()), _ids_for_a_server())
 
 
 def _programs(release: int, folder: Path, ids: tuple[int, ...]) -> Path:

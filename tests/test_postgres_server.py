@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 
@@ -105,11 +106,14 @@ def test_a_private_server_is_as_new_for_each_test(private_postgres: OwnServer) -
     private_postgres.execute("CREATE TABLE left_over()")
     private_postgres.execute("CREATE DATABASE onward_left_over")
     private_postgres.execute("CREATE ROLE left_over LOGIN")
+    private_postgres.execute("ALTER SYSTEM SET work_mem = '77MB'")
     private_postgres.stop("immediate")
+    (private_postgres.folder / "data" / "standby.signal").touch()
     private_postgres.renew()
     assert private_postgres.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]
     assert private_postgres.execute("SELECT count(*) FROM pg_database") == [(3,)]
     assert private_postgres.execute("SELECT count(*) FROM pg_roles WHERE rolcanlogin") == [(1,)]
+    assert private_postgres.execute("SELECT current_setting('work_mem') = '77MB', pg_is_in_recovery()") == [(False, False)]
 
 
 def test_every_connection_of_a_private_server_can_be_ended(private_postgres: OwnServer) -> None:
@@ -153,6 +157,24 @@ def test_a_server_does_not_outlive_a_run_that_is_killed() -> None:
         os.killpg(holder.pid, signal.SIGKILL)
     wait_for(lambda: not Path(folder).exists())
     assert not is_up(url)
+
+
+def test_a_server_whose_keeper_was_killed_as_well_is_ended_by_the_next_run() -> None:
+    """Where everything is killed at once, nothing can tidy up behind it but what comes later."""
+    left = OwnServer.make()
+    (keeper,) = [one for one in psutil.process_iter() if str(left.folder) in one.cmdline()]
+    keeper.kill()
+    wait_for(lambda: not keeper.is_running())
+    os.utime(left.folder / "users.lock", (0, 0))
+    used = OwnServer.make()
+    assert is_up(left.url)
+    left.close()
+    os.utime(used.folder / "users.lock", (0, 0))
+    OwnServer.make().close()
+    wait_for(lambda: not left.folder.exists())
+    assert not is_up(left.url)
+    assert is_up(used.url)
+    used.close()
 
 
 # -- databases ---------------------------------------------------------------------------------------------------------

@@ -81,16 +81,18 @@ def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str)
 def test_a_claim_walks_past_nothing_that_cannot_run(
     store: PostgresStore, connection: psycopg.Connection[Any], queues: tuple[str, ...]
 ) -> None:
-    """Rows in front of the due ones cost no more than the same rows out of the way do: the depth of the indexes is all that is left."""
+    """Three hundred thousand rows in front cost the seeks of one more lane, and the depth of the indexes: nothing that grows with them."""
     demand = Demand(lease_owner=DEMAND.lease_owner, slots=DUE, types=DEMAND.types, queues=queues)
     store.enqueue([make_new_job() for _ in range(DUE)])
     alone = buffers_of_a_claim(connection, store, demand)
     crowd(connection, store, "elsewhere")
     aside = buffers_of_a_claim(connection, store, Demand(lease_owner="o", slots=DUE, types=DEMAND.types, queues=("default",)))
-    connection.execute(f"UPDATE \"{store.schema}\".jobs SET queue = 'default'")
+    connection.execute(f'TRUNCATE "{store.schema}".jobs')
+    store.enqueue([make_new_job() for _ in range(DUE)])
+    crowd(connection, store, "default")
     in_front = buffers_of_a_claim(connection, store, demand)
-    assert in_front <= 1.2 * aside, (alone, aside, in_front)
-    assert in_front <= 1.6 * alone, (alone, aside, in_front)
+    assert in_front <= 1.4 * aside, (alone, aside, in_front)  # a lane of jobs that are not due costs its seeks
+    assert in_front <= 1.7 * alone, (alone, aside, in_front)
 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:

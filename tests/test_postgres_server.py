@@ -162,9 +162,9 @@ def test_a_server_does_not_outlive_a_run_that_is_killed() -> None:
 def test_a_server_whose_keeper_was_killed_as_well_is_ended_by_the_next_run() -> None:
     """Where everything is killed at once, nothing can tidy up behind it but what comes later."""
     left = OwnServer.make()
-    (keeper,) = [one for one in psutil.process_iter() if str(left.folder) in one.cmdline()]
+    (keeper,) = [one for one in psutil.process_iter(["cmdline"]) if str(left.folder) in (one.info["cmdline"] or ())]
     keeper.kill()
-    wait_for(lambda: not keeper.is_running())
+    wait_for(lambda: not keeper.is_running() or keeper.status() == psutil.STATUS_ZOMBIE)
     os.utime(left.folder / "users.lock", (0, 0))
     used = OwnServer.make()
     assert is_up(left.url)

@@ -18,7 +18,7 @@ from onward.drivers import connect
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.testing.conformance import *  # noqa: F403
-from tests.conftest import POSTGRES_SERVERS
+from tests.postgres_server import POSTGRES_SERVERS
 
 HOUR = timedelta(hours=1)
 

@@ -20,7 +20,6 @@ class Known(Enum):
 
     APP = "an Onward"
     STORE = "its store"
-    COMMITS = "its group commit"
     ENQUEUE = "one of its verbs that enqueue"
     CONNECTION = "a connection whose 'with' block is a transaction"
 
@@ -197,7 +196,7 @@ class Tracing:
         if value is Known.APP:
             if attribute in ENQUEUE_VERBS:
                 return Known.ENQUEUE
-            return {"store": Known.STORE, "_commits": Known.COMMITS}.get(attribute)
+            return Known.STORE if attribute == "store" else None
         found = self._attribute(value, attribute, scope)
         return _first(self._property(*one) if isinstance(value, Defined) and value.is_instance else self._worth(*one) for one in found)
 

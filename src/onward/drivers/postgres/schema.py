@@ -68,10 +68,6 @@ class Schema:
         with self._connected() as connection:
             return version(connection, self.name) < newest()
 
-    def version(self) -> int:
-        with self._connected() as connection:
-            return version(connection, self.name)
-
     def migration_sql(self) -> str:
         """The script that brings the tables from what they are to the newest version."""
         with self._connected() as connection:

@@ -29,7 +29,6 @@ class StatementText:
             attempt_columns=_read("attempt", ATTEMPT_COLUMNS),
             # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
             tell=f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
-            channel=f'"{schema}"',
             highest=str(HIGHEST),
             moment=_MOMENT,
             now_text=as_text("statement_timestamp()"),

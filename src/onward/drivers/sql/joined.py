@@ -5,7 +5,6 @@ What differs is a ``Link``: how one library's connection runs a statement, and w
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -139,7 +138,9 @@ class AsyncJoinedWithin(_Verbs, AsyncWithin):
 
     async def _run(self, make: Callable[[Link], Operation[T]]) -> T:
         if self.before is not None and not self._is_open:
-            await asyncio.to_thread(self.before)
+            from asyncio import to_thread  # whoever gets here runs on it; others need not load it
+
+            await to_thread(self.before)
         link = await self._take()
         with link.explaining():
             link.check()

@@ -24,7 +24,7 @@ from onward.testing.factories import make_new_job
 from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
 
 MANY = 100_000
-DUE = 10
+DUE = 16
 DEMAND = Demand(lease_owner="host:1:one", slots=DUE, types={"work": timedelta(seconds=60)})
 SEED = """
 INSERT INTO {table} (id, type, queue, priority, status, payload, payload_hash, scheduled_at, max_attempts, created_at, updated_at,
@@ -81,18 +81,18 @@ def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str)
 def test_a_claim_walks_past_nothing_that_cannot_run(
     store: PostgresStore, connection: psycopg.Connection[Any], queues: tuple[str, ...]
 ) -> None:
-    """Three hundred thousand rows in front cost the seeks of one more lane, and the depth of the indexes: nothing that grows with them."""
+    """Three hundred thousand rows in front cost a few seeks and the depth of the indexes: nothing that grows with them.
+
+    Both are measured with the plan of a large table; for one of a single page the planner would read all of it.
+    """
+    connection.execute("SET enable_seqscan = off")
     demand = Demand(lease_owner=DEMAND.lease_owner, slots=DUE, types=DEMAND.types, queues=queues)
     store.enqueue([make_new_job() for _ in range(DUE)])
     alone = buffers_of_a_claim(connection, store, demand)
-    crowd(connection, store, "elsewhere")
-    aside = buffers_of_a_claim(connection, store, Demand(lease_owner="o", slots=DUE, types=DEMAND.types, queues=("default",)))
-    connection.execute(f'TRUNCATE "{store.schema}".jobs')
-    store.enqueue([make_new_job() for _ in range(DUE)])
     crowd(connection, store, "default")
     in_front = buffers_of_a_claim(connection, store, demand)
-    assert in_front <= 1.4 * aside, (alone, aside, in_front)  # a lane of jobs that are not due costs its seeks
-    assert in_front <= 1.7 * alone, (alone, aside, in_front)
+    print(f"buffers of a claim of {DUE} jobs: {alone} alone, {in_front} with 3 x {MANY} rows in front")
+    assert in_front <= 1.25 * alone, (alone, in_front)
 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:

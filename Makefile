@@ -49,16 +49,16 @@ lock:  ## pin the tools anew: requirements/*.in become requirements/*.txt
 clean:  ## remove everything that these commands made
 	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
 
+torture torture-release: $(READY)  ## kill, freeze, starve and cut off workers, stores and disks, and check every promise; the second for an hour and a half (SEED=7 repeats the choices of a run)
+	scripts/torture.sh $(if $(filter torture-release,$@),release,quick)
+
+fuzz: $(READY)  ## feed hostile input to all that reads any (FUZZ_SECONDS=120 for each target, otherwise 20; SEED=7)
+	$(BIN)/python -m tests.fuzz --seconds $${FUZZ_SECONDS:-20} $(if $(SEED),--seed $(SEED))
+
+mutate: $(READY)  ## break the code on purpose, and see that a test notices (hours; SAMPLE=50 tries so many of each part, ONLY=rules one part, SEED=7)
+	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
+
 # Commands whose work is not built yet say so and fail, so that nobody takes silence for a passed check.
-torture torture-release:  ## (not built yet) kill, freeze and starve workers, and check every promise
-	@echo "make $@: not built yet. The crash tests that exist run in 'make test' (tests/acceptance)."; exit 2
-
-mutate:  ## (not built yet) break the code on purpose, and see that a test notices
-	@echo "make mutate: not built yet."; exit 2
-
-fuzz:  ## (not built yet) feed hostile input for a long time
-	@echo "make fuzz: not built yet. The property tests that exist run in 'make test'."; exit 2
-
 bench bench-peers:  ## (not built yet) measure, beside the raw loop and beside other libraries
 	@echo "make $@: not built yet. No speed is claimed until it is."; exit 2
 

@@ -7,13 +7,21 @@ there is none, the tests that need one are skipped; with ``CI=true``, or where o
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.postgres_databases import Databases
 from tests.postgres_server import POSTGRES_SERVERS, NoPostgres, Server, do_without, find_server
 from tests.postgres_wheel import NEWEST, WHEEL_RELEASE, OwnServer, share_server
+
+
+def pytest_configure() -> None:
+    """A shell that starts the suite in the background has it ignore Ctrl-C, and so would all that it starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -88,6 +96,15 @@ def postgres_schema(postgres_databases: Callable[[str], Databases]) -> Iterator[
     url = postgres_databases("postgres").new_schema()
     yield url
     postgres_databases("postgres").drop_schema(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store of its own, for any number of processes: on SQLite, then on Postgres."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    url: str = request.getfixturevalue("postgres_database")
+    return url
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -40,7 +40,8 @@ class Server:
 
     def database(self, name: str) -> str:
         """The URL of another of its databases."""
-        return urlunsplit(urlsplit(self.url)._replace(path=f"/{name}"))
+        parts = urlsplit(self.url)  # not put together by urlunsplit: of a URL without a host it drops the slashes
+        return f"{parts.scheme}://{parts.netloc}/{name}{parts.query and f'?{parts.query}'}"
 
     def execute(self, sql: str, parameters: Sequence[Any] | None = None, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run one statement by itself on a new connection, and give its rows."""

@@ -56,8 +56,8 @@ class OwnServer:
         self._programs = _programs(release, folder, self._ids)
 
     @classmethod
-    def make(cls, release: int = WHEEL_RELEASE) -> Self:
-        """Make an empty one and start it: about a second. Raises ``NoPostgres``."""
+    def make(cls, release: int = WHEEL_RELEASE, *, standby_of: OwnServer | None = None) -> Self:
+        """Make an empty one, or a standby that follows another server, and start it: about a second. Raises ``NoPostgres``."""
         # Not in a folder of pytest's: those are closed to the user that a server runs as when the tests run as root.
         _end_orphans()
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -69,7 +69,12 @@ class OwnServer:
                 os.chown(folder, *ids)
             programs = _programs(release, folder, ids)
             _keep(folder, programs, ids)
-            _run(programs / "initdb", "-D", "data", "-U", "postgres", "-E", "UTF8", "--locale=C", "-A", "trust", "--no-sync", folder=folder)
+            if standby_of is None:
+                initdb = ("-U", "postgres", "-E", "UTF8", "--locale=C", "-A", "trust", "--no-sync")
+                _run(programs / "initdb", "-D", "data", *initdb, folder=folder)
+            else:
+                backup = ("-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", f"{standby_of.url}?application_name=standby")
+                _run(programs / "pg_basebackup", "-D", "data", *backup, folder=folder)
             for _ in range(5):
                 made = cls(folder, release, users, free_port())
                 made._configure()
@@ -117,16 +122,20 @@ class OwnServer:
         self.stop(mode)
         self.start()
 
+    def promote(self) -> None:
+        """Make a standby a server of its own."""
+        self._control("promote")
+
     def renew(self) -> None:
         """Make it as it was when it was new, whatever a test did with it: a tenth of the time that a new one takes."""
-        changed, standby = self._data / "postgresql.auto.conf", self._data / "standby.signal"
+        changed, standby = self.data / "postgresql.auto.conf", self.data / "standby.signal"
         is_changed = standby.exists() or any(not line.startswith("#") for line in changed.read_text().splitlines())
-        if is_changed and self._is_up():
+        if is_changed and self.is_up():
             self.stop("immediate")
         if is_changed:
             standby.unlink(missing_ok=True)
             changed.write_text("")
-        if not self._is_up():
+        if not self.is_up():
             self.start()
         ours = "SELECT datname FROM pg_database WHERE datname NOT IN ('template0', 'template1')"
         for (name,) in self.execute(ours, database="template1"):
@@ -146,20 +155,22 @@ class OwnServer:
         """Use it no more. The keeper ends it behind the last user."""
         self._users.close()
 
-    @property
-    def _data(self) -> Path:
-        return self.folder / "data"
-
-    def _is_up(self) -> bool:
+    def is_up(self) -> bool:
+        """Say whether it takes connections."""
         try:
             self.execute("SELECT 1", database="template1")
         except psycopg.OperationalError:
             return False
         return True
 
+    @property
+    def data(self) -> Path:
+        """The folder of its files."""
+        return self.folder / "data"
+
     def _configure(self) -> None:
         settings = {**SETTINGS, "port": self.port}
-        with open(self._data / "postgresql.conf", "a") as configuration:  # what stands last counts
+        with open(self.data / "postgresql.conf", "a") as configuration:  # what stands last counts
             configuration.writelines(f"{name} = {value}\n" for name, value in settings.items())
         (self.folder / "port").write_text(str(self.port))
 
@@ -190,7 +201,8 @@ def _end_orphans() -> None:
     """Give a keeper to what another run left, if its own was killed as well: by the machine's want of memory, or with a whole container."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         try:
-            users, release = open(folder / "users.lock"), int((folder / "data" / "PG_VERSION").read_text())  # noqa: SIM115
+            release = int((folder / "data" / "PG_VERSION").read_text())
+            users = open(folder / "users.lock")  # noqa: SIM115 - closed below
         except (OSError, ValueError):
             continue  # just made, or just deleted
         with users:

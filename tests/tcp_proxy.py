@@ -17,6 +17,8 @@ TO_SERVER, TO_CLIENT = "to server", "to client"
 BOTH = (TO_SERVER, TO_CLIENT)
 PATIENCE = 10
 CHUNK = 65536
+HEAD = 4096
+"""Bytes at the beginning of a connection by which it is known."""
 
 
 class TcpProxy:
@@ -25,15 +27,25 @@ class TcpProxy:
     - ``drop``: reset all connections, and refuse new ones.
     - ``silence``: stay connected and take new connections, but pass nothing on, in both directions or in one.
     - ``silence_at``: the same, from the moment on at which a client sends certain bytes.
+    - ``silence_those``: the same for single connections, new ones included: those whose client began with certain bytes.
     - ``half_close``: end one direction of all connections, new ones included, while the other goes on.
+    - ``reset``: reset all connections, and take new ones.
+    - ``refuse``: refuse new connections, and go on with those that are open.
+    - ``delay``: let everything arrive later.
+    - ``stall_after`` and ``cut_after``: pass on some bytes of each connection, new ones included, and then nothing, or reset it.
+    - ``lead_to``: reset all connections, and lead new ones to another server.
     - ``restore``: take and pass on again. What silence held back then still arrives, as with packets that are sent again.
 
-    Each returns when it is so. ``passed`` counts the bytes passed on, by direction.
+    Each returns when it is so. ``passed`` counts the bytes passed on, by direction, and ``hits`` how often single connections were
+    silenced, stalled or cut.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, address: str = HOST) -> None:
+        """``address`` is the one of this machine at which it listens."""
+        self.address = address
         self.port = free_port()
         self.passed = dict.fromkeys(BOTH, 0)
+        self.hits = 0
         self._server = (host, port)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tcp-proxy", daemon=True)
@@ -44,6 +56,12 @@ class TcpProxy:
         self._gates = {direction: asyncio.Event() for direction in BOTH}
         self._ended: str | None = None
         self._trap: tuple[bytes, tuple[str, ...]] | None = None
+        self._silenced: bytes | None = None
+        self._delay = 0.0
+        self._allowance: tuple[dict[str, int], bool] | None = None
+        """How many bytes more each connection may pass on, by direction, and whether it is reset behind them."""
+        self._mended = asyncio.Event()
+        """Set by ``restore``: ends the silence of single connections."""
 
     @classmethod
     def before(cls, url: str) -> Self:
@@ -56,7 +74,7 @@ class TcpProxy:
         """The URL that reaches the same through this proxy."""
         parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{user}{at}{HOST}:{self.port}"))
+        return urlunsplit(parts._replace(netloc=f"{user}{at}{self.address}:{self.port}"))
 
     @property
     def connections(self) -> int:
@@ -78,8 +96,30 @@ class TcpProxy:
         """``TO_SERVER`` holds back what was sent, ``TO_CLIENT`` lets that through and holds back its answer."""
         self._do(lambda: self._set_trap(sent, directions or BOTH))
 
+    def silence_those(self, began_with: bytes) -> None:
+        self._do(lambda: self._silence_those(began_with))
+
     def half_close(self, direction: str) -> None:
         self._do(lambda: self._half_close(direction))
+
+    def reset(self) -> None:
+        self._do(self._reset_all)
+
+    def lead_to(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self.reset()
+
+    def refuse(self) -> None:
+        self._do(self._refuse)
+
+    def delay(self, seconds: float) -> None:
+        self._do(lambda: self._set_delay(seconds))
+
+    def stall_after(self, count: int, *directions: str) -> None:
+        self._do(lambda: self._allow(dict.fromkeys(directions or BOTH, count), cuts=False))
+
+    def cut_after(self, count: int, *directions: str) -> None:
+        self._do(lambda: self._allow(dict.fromkeys(directions or BOTH, count), cuts=True))
 
     def restore(self) -> None:
         self._do(self._restore)
@@ -101,23 +141,46 @@ class TcpProxy:
         asyncio.run_coroutine_threadsafe(what(), self._loop).result(PATIENCE)
 
     async def _restore(self) -> None:
-        self._ended = self._trap = None
+        self._ended = self._trap = self._silenced = self._allowance = None
+        self._delay = 0.0
+        for connection in self._connections:
+            connection.left.clear()
+        self._mended.set()
         for gate in self._gates.values():
             gate.set()
         if self._listener is None:
-            self._listener = socket.create_server((HOST, self.port), backlog=100)
+            self._listener = socket.create_server((self.address, self.port), backlog=100)
             self._listener.setblocking(False)
             self._accepting = self._loop.create_task(self._accept(self._listener))
 
     async def _drop(self) -> None:
+        await self._refuse()
+        await _cancel(*self._opening)
+        await self._reset_all()
+
+    async def _refuse(self) -> None:
         if self._listener is not None:
             assert self._accepting is not None
             await _cancel(self._accepting)
             self._listener.close()
             self._listener = None
-        await _cancel(*self._opening)
+
+    async def _reset_all(self) -> None:
         for connection in list(self._connections):
             await connection.reset()
+
+    async def _set_delay(self, seconds: float) -> None:
+        self._delay = seconds
+
+    async def _silence_those(self, began_with: bytes) -> None:
+        self._mended.clear()
+        self._silenced = began_with
+
+    async def _allow(self, left: dict[str, int], *, cuts: bool) -> None:
+        self._mended.clear()
+        self._allowance = left, cuts
+        for connection in self._connections:
+            connection.left = dict(left)
 
     async def _silence(self, directions: tuple[str, ...]) -> None:
         for direction in directions:
@@ -153,7 +216,7 @@ class TcpProxy:
             if not isinstance(error, OSError):
                 raise
             return
-        connection = _Connection(self, client, server)
+        connection = _Connection(self, client, server, {} if self._allowance is None else dict(self._allowance[0]))
         self._connections.add(connection)
         if self._ended is not None:
             await connection.end(self._ended)
@@ -162,8 +225,11 @@ class TcpProxy:
 class _Connection:
     """Two sockets, and a task for each direction. Lives in the proxy's thread."""
 
-    def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
+    def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket, left: dict[str, int]) -> None:
         self._proxy = proxy
+        self.left = left
+        """Bytes that may still pass, by direction; without end where there is no number."""
+        self._head = b""
         self._ends = {TO_SERVER: (client, server), TO_CLIENT: (server, client)}
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -175,10 +241,10 @@ class _Connection:
         try:
             while data := await self._proxy._loop.sock_recv(source, CHUNK):
                 if direction == TO_SERVER:
+                    self._head = (self._head + data)[:HEAD]
                     await self._proxy._spring(data)
                 await self._proxy._gates[direction].wait()
-                await self._proxy._loop.sock_sendall(target, data)
-                self._proxy.passed[direction] += len(data)
+                await self._send(direction, target, data)
             await self._proxy._gates[direction].wait()
             target.shutdown(socket.SHUT_WR)
         except OSError:  # one side was reset, and so the other is
@@ -188,6 +254,29 @@ class _Connection:
             _reset(source, target)
             return
         self._close_if_done(direction)
+
+    async def _send(self, direction: str, target: socket.socket, data: bytes) -> None:
+        """Send what may pass; the rest when all is mended, or never."""
+        proxy = self._proxy
+        if proxy._delay:
+            await asyncio.sleep(proxy._delay)
+        if proxy._silenced is not None and proxy._silenced in self._head:
+            proxy.hits += 1
+            await proxy._mended.wait()
+        left = self.left.get(direction)
+        if left is not None:
+            now, data = data[:left], data[left:]
+            self.left[direction] = left - len(now)
+            await proxy._loop.sock_sendall(target, now)
+            proxy.passed[direction] += len(now)
+            if not data:
+                return
+            proxy.hits += 1
+            if proxy._allowance is not None and proxy._allowance[1]:
+                raise ConnectionResetError
+            await proxy._mended.wait()
+        await proxy._loop.sock_sendall(target, data)
+        proxy.passed[direction] += len(data)
 
     async def end(self, direction: str) -> None:
         """Pass nothing more on in this direction, and say so to the target."""

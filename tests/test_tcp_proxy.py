@@ -194,3 +194,105 @@ def test_a_server_that_is_down_resets_the_client() -> None:
         with pytest.raises(ConnectionResetError), socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as client:
             client.recv(10)
         assert proxy.connections == 0
+
+
+def test_reset_ends_every_connection_and_takes_new_ones(proxy: TcpProxy, client: socket.socket) -> None:
+    """As a firewall that has been started again."""
+    proxy.reset()
+    with pytest.raises(ConnectionResetError):
+        client.recv(10)
+    with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+        assert asks(another, b"again") == b"again"
+
+
+def test_refuse_keeps_what_is_open(proxy: TcpProxy, client: socket.socket) -> None:
+    """As a server that has no place for more."""
+    proxy.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((HOST, proxy.port), timeout=PATIENCE)
+    assert asks(client, b"still") == b"still"
+    proxy.restore()
+    with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+        assert asks(another, b"again") == b"again"
+
+
+def test_delay_lets_everything_arrive_later(proxy: TcpProxy, client: socket.socket) -> None:
+    """Both ways: an answer takes twice as long."""
+    proxy.delay(SOON)
+    began = time.monotonic()
+    assert asks(client, b"slow") == b"slow"
+    assert time.monotonic() - began >= 2 * SOON
+    proxy.delay(PATIENCE)
+    client.sendall(b"never")
+    proxy.restore()  # what is on its way stays late
+    with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+        assert asks(another, b"again") == b"again"
+
+
+def test_only_those_that_began_with_certain_bytes_are_silenced(proxy: TcpProxy, client: socket.socket) -> None:
+    """Also when more has been sent since, and also those that come later."""
+    assert asks(client, b"SELECT") == b"SELECT"
+    with (
+        socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as other,
+        socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as late,
+    ):
+        assert asks(other, b"other") == b"other"
+        proxy.silence_those(b"hello")
+        client.sendall(b"unheard")
+        late.sendall(b"hello")
+        assert asks(other, b"heard") == b"heard"
+        assert hears_nothing(client)
+        assert hears_nothing(late)
+        assert proxy.hits == 2
+        assert not proxy.is_silent
+        proxy.restore()
+        assert client.recv(10) == b"unheard"
+        assert late.recv(10) == b"hello"
+
+
+def test_a_stall_passes_some_bytes_and_the_rest_when_it_is_mended(proxy: TcpProxy, client: socket.socket) -> None:
+    """The half of a frame; each connection has bytes of its own."""
+    proxy.stall_after(4, TO_CLIENT)
+    assert asks(client, b"abc") == b"abc"
+    assert proxy.hits == 0
+    client.sendall(b"defg")
+    assert client.recv(10) == b"d"
+    assert hears_nothing(client)
+    with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+        assert asks(another, b"abcde") == b"abcd"
+    wait_for(lambda: proxy.hits == 2)
+    proxy.restore()
+    assert client.recv(10) == b"efg"
+    assert asks(client, b"whole again") == b"whole again"
+
+
+def test_a_cut_passes_some_bytes_and_resets(proxy: TcpProxy, client: socket.socket) -> None:
+    proxy.cut_after(4, TO_SERVER)
+    client.sendall(b"abcdef")
+
+    def listen() -> None:
+        while client.recv(10):
+            continue
+
+    with pytest.raises(ConnectionResetError):
+        listen()
+    wait_for(lambda: proxy.connections == 0)
+    assert proxy.passed[TO_SERVER] == 9
+    assert proxy.hits == 1
+    proxy.restore()
+    with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+        assert asks(another, b"more than four") == b"more than four"
+
+
+def test_new_connections_can_be_led_to_another_server(proxy: TcpProxy, client: socket.socket) -> None:
+    """As an address that moves to the server that takes over."""
+    with socket.create_server((HOST, 0)) as listener:
+        proxy.lead_to(*listener.getsockname())
+        with pytest.raises(ConnectionResetError):
+            client.recv(10)
+        with socket.create_connection((HOST, proxy.port), timeout=PATIENCE) as another:
+            listener.settimeout(PATIENCE)
+            taken, _ = listener.accept()
+            with taken:
+                taken.sendall(b"other")
+                assert another.recv(10) == b"other"

@@ -21,8 +21,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from examples.files.database import is_postgres
-from examples.files.demo_schemas import Refused, fresh_schemas
+from examples.demo_schemas import DemoSchemas, Refused
+from examples.files.database import connect, is_postgres
 from examples.files.tables import show_table
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 HOME = Path(".demo").absolute()
+SCHEMAS = DemoSchemas("files", connect)
 LEASE_SECONDS = 3
 PATIENCE = 50.0
 
@@ -110,7 +111,7 @@ def prepared() -> Iterator[None]:
         raise Refused(f"{HOME} is not a demo's directory: remove it, or run the demo elsewhere")
     asked = os.environ.get("DEMO_URL") or f"sqlite:///{HOME / 'app.db'}"
     try:
-        store = fresh_schemas(asked) if is_postgres(asked) else nullcontext(asked)
+        store = SCHEMAS.fresh(asked) if is_postgres(asked) else nullcontext(asked)
     except SystemExit as error:
         raise Refused(str(error)) from None
     with store as url:
@@ -297,7 +298,11 @@ def show_unhappy(jobs: list[Job], history: Callable[[str], list[Attempt]]) -> bo
     show_table("Dead letters", ("type", "tries", "why"), [(job.type, tries[job.id], job.error) for job in dead])
     show_table("Failed once, then done", ("type", "payload", "tries"), [(job.type, job.payload, tries[job.id]) for job in flaky])
     once = [outcomes[job.id]["retried"] == 0 and outcomes[job.id]["dead_lettered"] == 1 for job in dead if job.type != "poison"]
-    killed = [outcomes[job.id]["lost"] in (2, 3) for job in dead if job.type == "poison"]
+    killed = [
+        outcomes[job.id]["lost"] in (1, 2) and outcomes[job.id]["retried"] + outcomes[job.id]["dead_lettered"] == job.max_attempts
+        for job in dead
+        if job.type == "poison"
+    ]
     again = [outcomes[job.id]["retried"] <= 1 and outcomes[job.id]["retried"] + outcomes[job.id]["lost"] >= 1 for job in flaky]
     return all((*once, *killed, *again))
 

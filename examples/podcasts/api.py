@@ -1,4 +1,4 @@
-"""The HTTP API: ``uvicorn examples.podcasts.api:api``. Routes translate; what they mean stands in ``episodes.py`` and ``accounts.py``."""
+"""The HTTP API, which ``serve.py`` serves. Routes translate; what they mean stands in ``episodes.py`` and ``accounts.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from examples.podcasts import accounts, episodes
 from examples.podcasts.database import engine
-from examples.podcasts.errors import DATABASE_IS_AWAY, Conflict, NotFound
+from examples.podcasts.errors import DATABASE_IS_AWAY, Conflict, NotFound, first_line
 from examples.podcasts.jobs import app
 from examples.podcasts.tables import User
 from examples.podcasts.views import Credentials, EpisodeView, JobView, Script, TokenView, UserView
@@ -111,7 +111,7 @@ async def conflict(_: Request, error: Conflict) -> JSONResponse:
 
 async def unavailable(_: Request, error: Exception) -> JSONResponse:
     """Nothing was accepted, or what was is found again by its key: asking again is safe."""
-    logger.error("the database is away: %s", error)
+    logger.error("the database is away: %s", first_line(error))
     return JSONResponse({"detail": "Try again in a moment."}, 503, headers={"Retry-After": "1"})
 
 

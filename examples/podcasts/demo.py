@@ -1,8 +1,8 @@
 """Watch two users, fifty callers and a killed worker over HTTP: ``python -m examples.podcasts.demo``.
 
 Starts the API, a worker of two processes and a stand-in for the voice service; every count that it prints is compared with what it has
-to be. Exit code 0 only if all of them are right. ``DEMO_URL`` names another database, which must be empty; ``--falsify`` expects one
-thing wrongly, to show that it is noticed.
+to be. Exit code 0 only if all of them are right. ``DEMO_URL`` names another database: a SQLite file, which must hold no jobs, or a
+Postgres database, in which the demo makes schemas of its own. ``--falsify`` expects one thing wrongly, to show that it is noticed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ import tempfile
 import time
 import wave
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+from sqlalchemy.exc import SQLAlchemyError
 
+from examples.demo_schemas import DemoSchemas, Refused
 from examples.podcasts.audio import RATE, frames_of, notes_of
+from examples.podcasts.errors import UNUSABLE, first_line
+from examples.podcasts.home import sqlalchemy_url
 from examples.podcasts.processes import Processes, until
 from examples.podcasts.stand_in_voice import StandInVoice
 from onward import Onward
@@ -33,6 +40,18 @@ TROUBLE = "The voice has to clear its throat first."
 RUDE = "Words that the voice refuses."
 BUG = "An answer that nobody has foreseen."
 CALLERS = 50
+
+
+def connect(url: str) -> Any:
+    """Open a connection to the same database by psycopg alone. The caller closes it. Raises ``Refused`` for what is no URL."""
+    try:
+        address = sqlalchemy_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    except SQLAlchemyError as error:
+        raise Refused(f"DEMO_URL: {first_line(error)}") from None
+    return import_module("psycopg").connect(address, autocommit=True, connect_timeout=10)
+
+
+SCHEMAS = DemoSchemas("podcasts", connect)
 
 
 class Demo:
@@ -134,17 +153,57 @@ def ended(client: httpx.Client, job_id: str) -> dict[str, Any]:
     return until(look, f"job {job_id} has not ended")
 
 
+@contextmanager
+def database() -> Iterator[str | None]:
+    """The URL of a database without jobs, or None for a file in the demo's own home. Raises ``Refused``."""
+    url = os.environ.get("DEMO_URL")
+    if not url:
+        if os.environ.get("EXAMPLE_PODCASTS_URL"):
+            raise Refused("EXAMPLE_PODCASTS_URL is the application's own database: name one for the demo in DEMO_URL, or unset it")
+        yield None
+    elif (scheme := urlsplit(url).scheme) in ("postgresql", "postgres"):
+        with SCHEMAS.fresh(url) as inside:
+            yield inside
+    elif scheme == "sqlite":
+        refuse_a_full_store(url)
+        yield url
+    else:
+        raise Refused(f"DEMO_URL is sqlite:///file.db or postgresql://user@host/database, not {scheme}://…")
+
+
+def refuse_a_full_store(url: str) -> None:
+    """Raise ``Refused`` if there are jobs already, or no store can be there."""
+    try:
+        with Onward(url) as store:
+            jobs = len(store.find())
+    except UNUSABLE as error:
+        raise Refused(f"DEMO_URL: {first_line(error)}") from None
+    if jobs:
+        raise Refused(f"{store.store.url} holds {jobs} jobs already: name an empty database in DEMO_URL")
+
+
 def main() -> int:
     """Run the demo; give the exit code."""
     asked = argparse.ArgumentParser(prog="python -m examples.podcasts.demo", description=__doc__)
     asked.add_argument("--falsify", action="store_true", help="expect one thing wrongly: the demo must end with exit code 1")
     falsify = asked.parse_args().falsify
+    try:
+        with database() as url:
+            return run(url, falsify=falsify)
+    except Refused as reason:
+        print(reason)
+        return 2
+
+
+def run(url: str | None, *, falsify: bool) -> int:
+    """Start everything, tell the story, stop everything; give the exit code."""
     began = time.monotonic()
     home = Path(tempfile.mkdtemp(prefix="podcasts-"))
     print(f"Home: {home}, kept if something is wrong")
-    url = os.environ.get("DEMO_URL") or f"sqlite:///{home}/podcasts.db"
-    with StandInVoice() as voice, Processes(home, url, voice.address) as processes:
+    with StandInVoice() as voice, Processes(home, url or f"sqlite:///{home}/podcasts.db", voice.address) as processes:
         processes.start_worker()
+        with Onward(processes.url) as store:
+            print(f"Jobs: {store.store.url}")
         with closing(processes.sign_up("ada")) as ada, closing(processes.sign_up("bob")) as bob:
             print(f"API at {processes.address}, a worker of two processes, two users: ada and bob")
             demo = Demo(processes, voice)

@@ -7,14 +7,23 @@
 
 from __future__ import annotations
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from onward import StoreBusy, StoreUnavailable
+from onward import OnwardError, StoreBusy, StoreUnavailable
 from onward.retry import CONNECTION_ERRORS
 
 DATABASE_IS_AWAY = (OperationalError, StoreBusy, StoreUnavailable)
 TRANSIENT = (*CONNECTION_ERRORS, *DATABASE_IS_AWAY)
 """What the retry policy is told; ``TransientJobError`` is transient by itself."""
+
+
+UNUSABLE = (OnwardError, SQLAlchemyError)
+"""What may be wrong with the database when something is started."""
+
+
+def first_line(error: BaseException) -> str:
+    """What a person needs of an error: SQLAlchemy's goes on with statements and advice."""
+    return str(getattr(error, "orig", None) or error).partition("\n")[0]
 
 
 class Conflict(Exception):

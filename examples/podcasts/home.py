@@ -24,11 +24,15 @@ BACK_OFF = os.environ.get("EXAMPLE_PODCASTS_BACK_OFF", "10s")
 """How long a job waits after its first failed try."""
 
 
+ONWARDS_OPTIONS = ("schema", "timeout", "connections", "notify", "prepare")
+"""What a Postgres URL may say to Onward alone: other libraries would refuse it."""
+
+
 def sqlalchemy_url(url: str) -> sqlalchemy.URL:
     """The same database as SQLAlchemy names it, with the driver that is awaited. Raises ``SystemExit`` for any other database."""
     scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         return sqlalchemy.URL.create("sqlite+aiosqlite", database=unquote(urlsplit(url).path)[1:])
     if scheme in ("postgresql", "postgres"):
-        return sqlalchemy.make_url(url).set(drivername="postgresql+psycopg")
+        return sqlalchemy.make_url(url).difference_update_query(ONWARDS_OPTIONS).set(drivername="postgresql+psycopg")
     raise SystemExit(f"EXAMPLE_PODCASTS_URL is sqlite:///file.db or postgresql://host/database, not {scheme}://…")

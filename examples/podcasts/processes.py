@@ -42,7 +42,7 @@ class Processes:
         self.home.mkdir(parents=True, exist_ok=True)
         try:
             self._run("examples.podcasts.install")
-            self._start("api", "uvicorn", "examples.podcasts.api:api", "--port", "0")
+            self._start("api", "examples.podcasts.serve", "--port", "0")
             self.address = until(self._listening, f"the API does not listen: see {self.home / 'api.log'}")
         except BaseException:
             self.stop()

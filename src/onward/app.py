@@ -20,12 +20,12 @@ from onward.group_commit import GroupCommit
 from onward.handle import JobHandle
 from onward.ids import is_id
 from onward.inspection import JobFilter, Retention
-from onward.jobs import Accepted, Attempt, EnqueueOptions, Job, NewJob
+from onward.jobs import HIGHEST_COUNT, Accepted, Attempt, EnqueueOptions, Job, NewJob
 from onward.options import WorkerOptions, check_worker_options, read_many, read_retention, read_subscribers, read_url
 from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.settings import find_url
-from onward.spelling import did_you_mean
+from onward.spelling import did_you_mean, shown
 from onward.status import Status
 from onward.unique import check_key
 
@@ -244,8 +244,8 @@ class Onward:
         """Read jobs, newest first; ``before`` is the last id of the page before. Raises ``InvalidDefinition`` for what cannot be asked."""
         if before is not None and not is_id(before):
             raise InvalidDefinition(f"before= is the id of a job, 26 characters, not {before!r:.60}")
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidDefinition(f"limit= is a whole number from 1, not {limit!r:.60}")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= HIGHEST_COUNT:
+            raise InvalidDefinition(f"limit= is a whole number from 1 to {HIGHEST_COUNT:,}, not {shown(limit)}")
         where = JobFilter(
             statuses=() if status is None else (_read_status(status),),
             types=() if definition is None else (definition.name, *definition.aliases),
@@ -347,8 +347,9 @@ class Onward:
         return JobHandle(accepted, self.get)
 
     def _warn_of_running_loop(self, verb: str) -> None:
-        asyncio = sys.modules.get("asyncio")
-        if asyncio is None or self._warned_of_loop or asyncio._get_running_loop() is None:
+        # Another thread may be importing it in this moment, and nobody runs a loop before that is done.
+        running = getattr(sys.modules.get("asyncio"), "_get_running_loop", None)
+        if self._warned_of_loop or running is None or running() is None:
             return
         self._warned_of_loop = True
         logger.warning("%s() blocks the running event loop until the commit: use 'await app.a%s(...)' there", verb, verb)

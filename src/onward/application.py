@@ -11,7 +11,9 @@ from typing import Any
 
 from onward.app import Onward
 from onward.definition import JobDefinition
+from onward.error_text import bound_error
 from onward.errors import ApplicationNotFound, OnwardError
+from onward.spelling import with_article
 
 
 def load_application(name: str) -> Onward:
@@ -30,7 +32,7 @@ def load_application(name: str) -> Onward:
     if not isinstance(found, Onward) and callable(found) and not isinstance(found, type):
         found = _call(found, name)
     if not isinstance(found, Onward):
-        raise ApplicationNotFound(f"{name} is {_article(found)}, not an Onward application or a function that makes one")
+        raise ApplicationNotFound(f"{name} is {with_article(type(found).__name__)}, not an Onward application or a function that makes one")
     return found
 
 
@@ -75,14 +77,9 @@ def _call(factory: Any, name: str) -> Any:
 
 
 def _blame(doing: str, error: BaseException) -> str:
-    """One line: what failed, and the last line of the application's own code on the way."""
+    """One line: what failed, and the last line of the application's own code on the way. Without secrets: it connects to much at import."""
     if isinstance(error, SyntaxError):
-        return f"{doing} failed: {type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+        return bound_error(f"{doing} failed: {type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})")
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename and frame.filename != __file__]
     place = f" ({own[-1].filename}, line {own[-1].lineno}: {own[-1].line})" if own else ""
-    return f"{doing} failed: {type(error).__name__}: {error}{place}"
-
-
-def _article(found: object) -> str:
-    kind = type(found).__name__
-    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+    return bound_error(f"{doing} failed: {type(error).__name__}: {error}{place}")

@@ -69,6 +69,7 @@ class JobContext:
         """JSON text of the last ``progress``."""
         self.completed_in_transaction = False
         """True after a transaction of ours has committed the completion: nothing is left to settle."""
+        self._has_looked = False
         self.may_be_completed = False
         """True once a completion was written whose commit is the caller's, or not answered yet: only the store knows then."""
         self._transactions = transactions
@@ -195,10 +196,11 @@ class JobContext:
         self._children_are_stored = True
 
     def is_completed(self) -> bool:
-        """Say whether a transaction of this run has completed the job. Asks the store only where nobody else can know."""
-        if self.completed_in_transaction:
-            return True
-        return self.may_be_completed and self._transactions is not None and self._transactions.has_completed(self)
+        """Say, behind the handler, whether a transaction of this run completed the job. Asks the store once, where nobody else knows."""
+        if self.may_be_completed and not (self.completed_in_transaction or self._has_looked) and self._transactions is not None:
+            self.completed_in_transaction = self._transactions.has_completed(self)
+            self._has_looked = True
+        return self.completed_in_transaction
 
     def ask_to_stop(self) -> None:
         """Make ``should_stop`` true. Called by the worker."""

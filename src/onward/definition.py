@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypedDict, TypeVar, overload
 
 from onward.durations import parse_duration, parse_moment
-from onward.errors import InvalidDefinition, InvalidTime
+from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime
 from onward.ids import is_id, new_id
 from onward.jobs import HIGHEST_PRIORITY, LONGEST_LEASE, LOWEST_PRIORITY, EnqueueOptions, NewJob, OnDuplicate, Scope
-from onward.payload import Codec, encode_metadata, payload_hash
+from onward.payload import Codec, encode_metadata, name_of_type, payload_hash
 from onward.retry import RetryPolicy
 from onward.signature import is_async, read_signature
-from onward.spelling import did_you_mean
+from onward.spelling import did_you_mean, shown, with_article
 from onward.unique import check_key, read_on_duplicate, read_scope
 
 if TYPE_CHECKING:
@@ -156,10 +156,14 @@ class JobDefinition(Generic[P]):
         if delay is not None and at is not None:
             raise InvalidTime("give delay= or at=, not both")
         if id is not None and not is_id(id):
-            raise InvalidDefinition(f"an id is a ULID of 26 characters, not {id!r:.60}; leave it out to have one made")
+            raise InvalidDefinition(f"an id is a ULID of 26 characters, not {shown(id)}; leave it out to have one made")
         if not isinstance(owner, str) or len(owner) > 255 or not (owner == "" or owner.isprintable()):
-            raise InvalidDefinition(f"an owner is text of at most 255 printable characters, not {owner!r:.300}")
-        text = self.codec.encode(payload)
+            raise InvalidDefinition(f"an owner is text of at most 255 printable characters, not {shown(owner)}")
+        try:
+            text = self.codec.encode(payload)
+        except InvalidPayload as error:
+            error.args = (f"{self.name}({name_of_type(self.codec.payload_type)}): {error}",)  # an application has many jobs
+            raise
         digest = payload_hash(text)
         held = self._key(payload, digest) if key is None else check_key(key)
         if scope is not None and held is None:
@@ -246,7 +250,9 @@ def _refuse_unknown(rules: Mapping[str, object]) -> None:
 def check_name(what: str, name: str) -> str:
     """Give a name back if it can be one. Raises ``InvalidDefinition``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidDefinition(f"a {what} is 1 to 100 letters, digits and _ . : / -, beginning with a letter or digit, not {name!r:.120}")
+        raise InvalidDefinition(
+            f"{with_article(what)} is 1 to 100 letters, digits and _ . : / -, beginning with a letter or digit, not {shown(name)}"
+        )
     return name
 
 
@@ -254,7 +260,7 @@ def check_priority(priority: int) -> int:
     """Give a priority back if it can be one. Raises ``InvalidDefinition``."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not LOWEST_PRIORITY <= priority <= HIGHEST_PRIORITY:
         raise InvalidDefinition(
-            f"a priority is a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, higher first, not {priority!r}"
+            f"a priority is a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY}, higher first, not {shown(priority)}"
         )
     return priority
 

@@ -238,19 +238,19 @@ class Store(Driver):
         """Remove a job, its history and its key of scope ``active``. Raises ``IllegalTransition`` for a running one, ``JobNotFound``."""
 
     @abstractmethod
-    def sweep(self, types: Collection[str] = ()) -> Swept:
+    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``.
 
         One guarded statement each, so any number of workers may sweep at once. A lease further ahead than the longest allowed
         (a day) counts as run out: the clock went back.
+
+        Where a transaction of somebody else can hold a single row, a claim is taken only if this store saw it run out and free
+        ``patience`` ago already; the others are ``Swept.suspected``. Elsewhere patience is not needed, and nothing waits for it.
         """
 
     @abstractmethod
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
-        """Take back every claim of a process that is known to be dead: those in ``started`` are lost, the others given back with their try.
-
-        A started job that is isolated counts as having run alone in its process.
-        """
+        """Take back every claim of a dead process: those in ``started`` are lost, the others given back with their try."""
 
     @abstractmethod
     def held(self, lease_owner: str) -> list[Job]:

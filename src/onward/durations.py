@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from onward.errors import InvalidTime
+from onward.spelling import shown
 
 LONGEST = timedelta(days=36_500)
 
@@ -28,7 +29,7 @@ def parse_duration(value: timedelta | float | str) -> timedelta:
     """
     duration = _read(value)
     if not timedelta(0) <= duration <= LONGEST:
-        raise InvalidTime(f"{_shown(value)} is out of range: a duration is from 0 to {LONGEST.days} days")
+        raise InvalidTime(f"{shown(value)} is out of range: a duration is from 0 to {LONGEST.days} days")
     return duration
 
 
@@ -36,13 +37,13 @@ def _read(value: timedelta | float | str) -> timedelta:
     if isinstance(value, timedelta):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidTime(f"{_shown(value)} is not {type_of_duration}")
+        raise InvalidTime(f"{shown(value)} is not {type_of_duration}")
     if isinstance(value, str):
         return _read_text(value)
     try:
         return timedelta(seconds=value)
     except (OverflowError, ValueError):
-        raise InvalidTime(f"{_shown(value)} is out of range: a duration is from 0 to {LONGEST.days} days") from None
+        raise InvalidTime(f"{shown(value)} is out of range: a duration is from 0 to {LONGEST.days} days") from None
 
 
 def _read_text(text: str) -> timedelta:
@@ -50,16 +51,16 @@ def _read_text(text: str) -> timedelta:
     if len(cleaned) <= 12 and cleaned.isascii() and cleaned.isdigit():
         return timedelta(seconds=int(cleaned))
     if cleaned.startswith("-") and _PART.match(cleaned, 1):
-        raise InvalidTime(f"{_shown(text)} is negative: a duration is from 0 to {LONGEST.days} days")
+        raise InvalidTime(f"{shown(text)} is negative: a duration is from 0 to {LONGEST.days} days")
     total, position = timedelta(0), 0
     while match := _PART.match(cleaned, position):
         try:
             total += float(match[1]) * _UNITS[match[2]]
         except OverflowError:
-            raise InvalidTime(f"{_shown(text)} is out of range: a duration is from 0 to {LONGEST.days} days") from None
+            raise InvalidTime(f"{shown(text)} is out of range: a duration is from 0 to {LONGEST.days} days") from None
         position = match.end()
     if position == 0 or position != len(cleaned):
-        raise InvalidTime(f"{_shown(text)} is not {type_of_duration}")
+        raise InvalidTime(f"{shown(text)} is not {type_of_duration}")
     return total
 
 
@@ -89,8 +90,8 @@ def parse_retry_after(value: timedelta | float | str, now: datetime) -> timedelt
 
     try:
         moment = parsedate_to_datetime(value)
-    except (ValueError, TypeError, IndexError):
-        raise InvalidTime(f"{_shown(value)} is neither {type_of_duration}, nor an HTTP date") from None
+    except (ValueError, TypeError, IndexError, OverflowError):
+        raise InvalidTime(f"{shown(value)} is neither {type_of_duration}, nor an HTTP date") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return parse_duration(max(moment - now, timedelta(0)))
@@ -103,21 +104,12 @@ def parse_moment(value: datetime | str) -> datetime:
         try:
             moment = datetime.fromisoformat(moment.strip())
         except ValueError:
-            raise InvalidTime(f"{_shown(value)} is not a time such as '2026-03-01T09:30:00Z' or '2026-03-01T09:30:00+02:00'") from None
+            raise InvalidTime(f"{shown(value)} is not a time such as '2026-03-01T09:30:00Z' or '2026-03-01T09:30:00+02:00'") from None
     if not isinstance(moment, datetime):
-        raise InvalidTime(f"{_shown(value)} is not a datetime")
+        raise InvalidTime(f"{shown(value)} is not a datetime")
     if moment.tzinfo is None:
-        raise InvalidTime(f"{_shown(value)} has no time zone: add one, such as datetime(..., tzinfo=UTC) or '...Z'")
+        raise InvalidTime(f"{shown(value)} has no time zone: add one, such as datetime(..., tzinfo=UTC) or '...Z'")
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise InvalidTime(f"{_shown(value)} is out of range") from None
-
-
-def _shown(value: object) -> str:
-    # What was given may be long, and an integer of thousands of digits cannot even be written.
-    try:
-        shown = repr(value)
-    except ValueError:
-        return "a number of thousands of digits"
-    return shown if len(shown) <= 100 else f"{shown[:60]}…{shown[-20:]}"
+        raise InvalidTime(f"{shown(value)} is out of range") from None

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import CodeType, TracebackType
 from typing import Any
 
+from onward import errors
+
 LONGEST_ERROR = 8 * 1024
 LONGEST_MESSAGE = 2 * 1024
 MOST_ERRORS = 12
@@ -69,15 +71,19 @@ def _related(error: BaseException) -> list[tuple[str, BaseException]]:
 
 def _reason(error: BaseException) -> str:
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") or kind.__module__.startswith("onward.") else _full_name(kind)
+    name = kind.__qualname__ if _is_known_by_its_name(kind) else f"{kind.__module__}.{kind.__qualname__}"
     notes = getattr(error, "__notes__", None)
     lines = [_text_of(error), *(_text_of(note) for note in (notes[:5] if isinstance(notes, list) else ()))]
     message = "\n".join(line for line in lines if line)
     return _bound(_clean(f"{name}: {message}" if message else name), LONGEST_MESSAGE)
 
 
-def _full_name(kind: type[Any]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _is_known_by_its_name(kind: type[Any]) -> bool:
+    """True for Python's, ours, and those of the program itself, unless they are called like one of ours: see ``public_reason``."""
+    if kind.__module__ == "builtins":
+        return True
+    ours = getattr(errors, kind.__qualname__, None)
+    return kind is ours or (ours is None and (kind.__module__ == "__main__" or kind.__module__.startswith("onward.")))
 
 
 def _text_of(value: object) -> str:

@@ -67,5 +67,5 @@ def correlation_id(metadata: str, job_id: str) -> str:
         return job_id
     try:
         return str(msgspec.json.decode(metadata).get("correlation_id") or job_id)
-    except (msgspec.DecodeError, AttributeError):
+    except (msgspec.MsgspecError, ValueError, RecursionError, AttributeError):
         return job_id

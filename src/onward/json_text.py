@@ -156,8 +156,9 @@ def _read_object(pairs: list[tuple[str, Any]]) -> object:
 
 
 def _read_integer(digits: str) -> object:
-    if len(digits) > MOST_DIGITS:
-        return _Refused(f"an integer of {len(digits):,} digits: at most {MOST_DIGITS} are kept")
+    length = len(digits.removeprefix("-"))
+    if length > MOST_DIGITS:
+        return _Refused(f"an integer of {length:,} digits: at most {MOST_DIGITS} are kept")
     return int(digits)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from onward.errors import InvalidDefinition
 from onward.inspection import Retention
 from onward.settings import check_queues, check_url
-from onward.spelling import did_you_mean
+from onward.spelling import did_you_mean, with_article
 
 if TYPE_CHECKING:
     from random import Random
@@ -34,6 +36,7 @@ class WorkerOptions(TypedDict, total=False):
     lease_owner: str | None
     started: StartedJobs | None
     supervised: bool
+    application: str | None
     clock: Clock | None
     chance: Random | None
 
@@ -43,9 +46,29 @@ def check_worker_options(options: WorkerOptions) -> WorkerOptions:
     for option in options:
         if option not in WorkerOptions.__annotations__:
             raise InvalidDefinition(f"a worker has no option {option!r}{did_you_mean(option, WorkerOptions.__annotations__)}")
+    if options.get("application") is not None:
+        _check_application(options["application"])
     if "queues" in options:
         options["queues"] = check_queues(options["queues"])
     return options
+
+
+def _check_application(name: Any) -> None:
+    """Raise ``InvalidDefinition`` for what no process could load. Imports nothing: the module may be the one that is running."""
+    module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not module or not colon or not attribute or module == "__main__":
+        raise InvalidDefinition(
+            f"application= is module:attribute of a module that can be imported, such as 'myapp.jobs:app', not {name!r}"
+        )
+    try:
+        is_there = module in sys.modules or find_spec(module) is not None
+    except (ImportError, ValueError):
+        is_there = False
+    if not is_there:
+        raise InvalidDefinition(f"application={name!r}: there is no module {module!r} that a process of an isolated job could load")
+    loaded = sys.modules.get(module)
+    if loaded is not None and not hasattr(loaded, attribute.partition(".")[0]):
+        raise InvalidDefinition(f"application={name!r}: the module {module} has no {attribute!r}")
 
 
 def read_url(url: Any) -> str | None:
@@ -53,13 +76,13 @@ def read_url(url: Any) -> str | None:
     if url is None or isinstance(url, str):
         return None if url is None else check_url(url)
     example = f"sqlite:///{url}" if hasattr(url, "__fspath__") else "sqlite:///app.db"
-    raise InvalidDefinition(f"the first argument of Onward is a URL as text, such as {example!r}, not {_article(url)}")
+    raise InvalidDefinition(f"the first argument of Onward is a URL as text, such as {example!r}, not {with_article(type(url).__name__)}")
 
 
 def read_many(name: str, given: Any, example: str) -> tuple[Any, ...]:
     """What was given as a list. Raises ``InvalidDefinition`` for one thing without its brackets."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise InvalidDefinition(f"{name}= takes a list, such as {name}=[{example}], not {_article(given)}")
+        raise InvalidDefinition(f"{name}= takes a list, such as {name}=[{example}], not {with_article(type(given).__name__)}")
     return tuple(given)
 
 
@@ -68,7 +91,7 @@ def read_subscribers(given: Any) -> tuple[Any, ...]:
     subscribers = read_many("subscribers", given, "print")
     for one in subscribers:
         if not callable(one):
-            raise InvalidDefinition(f"subscribers= takes functions that are called with each Event, not {_article(one)}")
+            raise InvalidDefinition(f"subscribers= takes functions that are called with each Event, not {with_article(type(one).__name__)}")
     return subscribers
 
 
@@ -77,8 +100,3 @@ def read_retention(given: Any) -> Retention:
     if given is not None and not isinstance(given, Retention):
         raise InvalidDefinition(f'retention= takes a Retention, such as Retention(completed="7d"), not {given!r:.100}')
     return given or Retention()
-
-
-def _article(found: object) -> str:
-    kind = type(found).__name__
-    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"

@@ -11,7 +11,6 @@ from random import Random
 from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from onward.durations import parse_duration, parse_retry_after
 from onward.error_text import bound_error, describe_error
@@ -232,9 +231,6 @@ def end_settled(job: Job, outcome: Outcome, *, is_cancel_requested: bool) -> End
 def end_lost(job: Job, why: str) -> Ending:
     """Say what is written for a claim whose lease ran out or whose process died. ``why`` is ``LEASE_RAN_OUT`` or ``PROCESS_DIED``."""
     reason = why.format(owner=job.lease_owner)
-    if why == PROCESS_DIED and job.isolated:
-        # Only what had started is lost with its process, and an isolated job starts alone.
-        job = replace(job, ran_isolated=True)
     status, error = (lose(job), reason) if job.cancel_requested_at is None else (Status.CANCELLED, STOPPED)
     return Ending(
         status=status,

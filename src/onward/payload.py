@@ -14,6 +14,7 @@ import msgspec
 
 from onward.errors import InvalidDefinition, InvalidPayload, PayloadTooLarge
 from onward.json_text import check_json, check_value, field_names, needs_a_look, parts_of, refuse_because, shorten
+from onward.spelling import with_article
 
 P = TypeVar("P")
 
@@ -40,7 +41,7 @@ class Codec(Generic[P]):
         except InvalidDefinition:
             raise
         except Exception as error:  # noqa: BLE001 - annotations and models run code of the application
-            raise InvalidDefinition(f"{_name(payload_type)} cannot be a payload ({error}): use {WHAT_A_PAYLOAD_MAY_BE}") from None
+            raise InvalidDefinition(f"{name_of_type(payload_type)} cannot be a payload ({error}): use {WHAT_A_PAYLOAD_MAY_BE}") from None
 
     def encode(self, value: P) -> str:
         """Write a payload as text, the same text for equal payloads.
@@ -51,7 +52,7 @@ class Codec(Generic[P]):
         try:
             data = _encode_sorted(value)
         except Exception as error:  # noqa: BLE001 - a value's own code may raise anything
-            refuse_because(value, f"it cannot be written as JSON ({type(error).__name__}); expected {_name(self.payload_type)}")
+            refuse_because(value, f"it cannot be written as JSON ({type(error).__name__}); expected {name_of_type(self.payload_type)}")
         if len(data) > PAYLOAD_LIMIT:
             raise PayloadTooLarge(len(data), PAYLOAD_LIMIT)
         if needs_a_look(data):
@@ -171,7 +172,7 @@ def _refuse_custom_types(payload_type: Any) -> None:
             continue
         seen.add(id(found))
         if isinstance(found, inspect.CustomType) and not _is_pydantic(found.cls):
-            raise InvalidDefinition(f"{_name(found.cls)} cannot be (part of) a payload: use {WHAT_A_PAYLOAD_MAY_BE}")
+            raise InvalidDefinition(f"{name_of_type(found.cls)} cannot be (part of) a payload: use {WHAT_A_PAYLOAD_MAY_BE}")
         for field in found.__struct_fields__:
             inner = getattr(found, field)
             for one in inner if isinstance(inner, tuple) else (inner,):
@@ -181,7 +182,8 @@ def _refuse_custom_types(payload_type: Any) -> None:
                     waiting.append(one.type)
 
 
-def _name(kind: object) -> str:
+def name_of_type(kind: object) -> str:
+    """How a payload's type stands in a sentence."""
     if isinstance(kind, type) and not getattr(kind, "__args__", None):
         return "None" if kind is type(None) else kind.__name__
     return repr(kind).replace("typing.", "")
@@ -210,7 +212,8 @@ def _refuse_change(value: object, decoded: object, path: str) -> None:
             raise InvalidPayload(f"a value of type {got} would come back changed", path=shorten(path))
         if field_names(decoded):
             raise InvalidPayload(f"expected {expected}, got {got}", path=shorten(path))
-        raise InvalidPayload(f"a {got} would come back as {expected}: declare its type, or convert it before", path=shorten(path))
+        changed = f"{with_article(got)} would come back as {expected}"
+        raise InvalidPayload(f"{changed}: declare its type, or convert it before", path=shorten(path))
 
 
 def _invalid(error: Exception, payload_type: Any) -> InvalidPayload:
@@ -221,7 +224,7 @@ def _invalid(error: Exception, payload_type: Any) -> InvalidPayload:
         return _invalid_for_pydantic(errors(include_input=False, include_url=False, include_context=False)[0])
     if isinstance(error, RecursionError):
         return InvalidPayload("nested too deep")
-    return InvalidPayload(f"it is not {_name(payload_type)} ({type(error).__name__})")
+    return InvalidPayload(f"it is not {name_of_type(payload_type)} ({type(error).__name__})")
 
 
 def _invalid_for_msgspec(error: msgspec.ValidationError, payload_type: Any) -> InvalidPayload:

@@ -16,7 +16,7 @@ LONGEST_SECRET = 4 * 1024
 
 _KEYWORD = (
     r"passwords?|passwd|passphrases?|passcode|pwd|secrets?|token(?!s)|api[_\- ]?keys?|access[_\-]?keys?|private[_\-]?keys?"
-    r"|signing[_\-]?keys?|encryption[_\-]?keys?|account[_\-]?key|shared[_\-]?access[_\-]?(?:key|signature)|authorization|credentials?"
+    r"|signing[_\-]?keys?|(?:client|server)[_\-]?keys?|encryption[_\-]?keys?|account[_\-]?key|shared[_\-]?access[_\-]?(?:key|signature)|authorization|credentials?"
     r"|cookies?|session[_\-]?(?:id|key)|sessionid|csrf|signature|connection[_\-]?string|(?<![a-z])(?:auth|pass|jwt|otp|pin|sig|dsn)"
 )
 # What stands before the keyword is not part of the pattern: it stays as it is, and a repetition there would make it slow.
@@ -40,7 +40,7 @@ _SCHEME = re.compile(r"\b(bearer[ \t]{1,4})[^ \t\r\n\f\v\"'<>,;)]{4,}", re.IGNOR
 _ENCODED_SCHEME = re.compile(r"\b((?i:basic|token|negotiate)[ \t]{1,4})(?=[a-z]{0,60}[A-Z0-9+/=])[A-Za-z0-9+/_.\-]{8,}={0,2}")
 _KEY_VALUE = re.compile(rf"(?P<before>{_KEY}(?:{_SEPARATOR}))(?:{_VALUE})", re.IGNORECASE)
 _OPTION = re.compile(rf"(?P<before>{_KEY}[ \t]{{1,4}})(?![\-=:])(?:{_VALUE})", re.IGNORECASE)
-_OPTION_BEGINS = re.compile(r"(?:^|[ \t\"'])--?[A-Za-z0-9_\-]{0,40}\Z")
+_OPTION_BEGINS = re.compile(r"(?:^|[\s\"'`(\[{,;|&=])--?[A-Za-z0-9_\-]{0,40}\Z")
 _KNOWN_TOKENS = re.compile(
     r"(?<![A-Za-z0-9_\-])(?:"
     r"(?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{12,}"

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from onward.durations import parse_duration
 from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime, PermanentJobError, TransientJobError
+from onward.spelling import shown
 
 Backoff: TypeAlias = Literal["exponential", "linear", "fixed"]
 Judgement: TypeAlias = Literal["permanent", "transient", "unknown"]
@@ -45,13 +46,13 @@ class RetryPolicy:
         on_unknown: Literal["retry", "dead_letter"] = "retry",
     ) -> None:
         if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or not 1 <= max_attempts <= 1_000_000:
-            raise InvalidDefinition(f"max_attempts must be a whole number from 1 to 1,000,000, not {max_attempts!r}")
+            raise InvalidDefinition(f"max_attempts must be a whole number from 1 to 1,000,000, not {shown(max_attempts)}")
         if backoff not in ("exponential", "linear", "fixed"):
             raise InvalidDefinition(f"backoff must be 'exponential', 'linear' or 'fixed', not {backoff!r}")
         if not 1 <= factor <= 1000:
-            raise InvalidDefinition(f"factor must be from 1 to 1000, not {factor!r}")
+            raise InvalidDefinition(f"factor must be from 1 to 1000, not {shown(factor)}")
         if not 0 <= jitter <= 1:
-            raise InvalidDefinition(f"jitter is a share from 0 to 1, not {jitter!r}; for a duration use jitter_up_to=")
+            raise InvalidDefinition(f"jitter is a share from 0 to 1, not {shown(jitter)}; for a duration use jitter_up_to=")
         if on_unknown not in ("retry", "dead_letter"):
             raise InvalidDefinition(f"on_unknown must be 'retry' or 'dead_letter', not {on_unknown!r}")
         try:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -14,11 +15,13 @@ from msgspec import Struct
 
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, InvalidSetting, InvalidTime, OnwardError
-from onward.spelling import did_you_mean, nearest
+from onward.spelling import did_you_mean, nearest, with_article
 
 FILE = "onward.toml"
 PROJECT_FILE = "pyproject.toml"
-GIVE_A_URL = "no store is given: give a url: Onward('sqlite:///app.db'), ONWARD_URL, or url in onward.toml"
+GIVE_A_URL = (
+    "no store is given: give a url: Onward('sqlite:///app.db'), ONWARD_URL, url in onward.toml, or in a shell -u URL or -A module:attribute"
+)
 
 
 class Setting(Struct, frozen=True):
@@ -157,8 +160,8 @@ def check_url(url: str) -> str:
     """Give a URL back, unless its slashes would be misread. Raises ``InvalidSetting``."""
     scheme, colon, rest = url.partition(":")
     if colon and scheme.lower() == "sqlite" and not rest.startswith("//"):
-        path = rest.lstrip("/") or "file.db"
-        raise InvalidSetting(f"{url!r} lacks slashes: write sqlite:///{path} (relative) or sqlite:////{path} (absolute)")
+        path = safe_url(f"sqlite:///{rest.lstrip('/') or 'file.db'}").removeprefix("sqlite:///")
+        raise InvalidSetting(f"'sqlite:{path}' lacks slashes: write sqlite:///{path} (relative) or sqlite:////{path} (absolute)")
     return url
 
 
@@ -179,7 +182,13 @@ def safe_url(url: str) -> str:
     userinfo, at, host = rest.rpartition("@")
     if at and ":" in userinfo:
         url = f"{scheme}{separator}{userinfo.partition(':')[0]}:{REDACTED}@{host}"
+    elif not separator and "@" in url and (mistyped := re.fullmatch(_MISTYPED, url, re.DOTALL)):
+        url = f"{mistyped['user']}:{REDACTED}@{mistyped['host']}"
     return redact(url)
+
+
+_MISTYPED = r"(?P<user>[\w+.\-]*(?::?/+[^:/@]*)?):.*@(?P<host>[^@]*)"
+"""A URL whose ``://`` lacks a character, with a name and a password in it."""
 
 
 def variable_of(name: str) -> str:
@@ -216,7 +225,7 @@ def _read_file(path: str, table: tuple[str, ...]) -> dict[str, Any]:
 
     try:
         found: Any = tomllib.loads(content.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSetting(f"{name} is not TOML: {error}") from None
     for key in table:
         found = found.get(key, {}) if isinstance(found, dict) else found
@@ -227,9 +236,8 @@ def _read_file(path: str, table: tuple[str, ...]) -> dict[str, Any]:
 
 def _read_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError(
-            f"must be text, not {'a ' + type(value).__name__ if not isinstance(value, str) else 'empty or with control characters'}"
-        )
+        found = "empty or with control characters" if isinstance(value, str) else with_article(type(value).__name__)
+        raise ValueError(f"must be text, not {found}")
     return value.strip()
 
 

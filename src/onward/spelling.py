@@ -1,4 +1,4 @@
-"""What was probably meant by a word that is not known."""
+"""What was probably meant by a word that is not known, and how a name or a value stands in a sentence."""
 
 from __future__ import annotations
 
@@ -18,3 +18,17 @@ def nearest(word: str, known: Iterable[str], *, likeness: float = 0.85) -> str |
 
     close = get_close_matches(word, list(known), n=1, cutoff=likeness)
     return close[0] if close else None
+
+
+def with_article(noun: str) -> str:
+    """The noun behind ``a`` or ``an``. A u counts as in ``use``: it begins ``UUID`` and ``User``."""
+    return f"{'an' if noun[:1].lower() in ('a', 'e', 'i', 'o') else 'a'} {noun}"
+
+
+def shown(value: object) -> str:
+    """What was given, for an error's text: it may be long, and an integer of thousands of digits cannot even be written."""
+    try:
+        text = repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:60]}…{text[-20:]}"

@@ -4,7 +4,7 @@ The change and the job are one commit wherever one transaction can hold both. Wh
 database than the jobs, the change is made first and compensated if the job is not accepted; a process that ends in between leaves the
 change without its job, which no library can prevent there.
 
-What is done, and in which order, is written once, as generators of steps; the two functions at the end take the steps in their colour.
+What is done, and in which order, is written once, as generators of steps; the two functions at the end take one step each, in their colour.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from onward.error_text import describe_error
 from onward.errors import DuplicateJob, InvalidDefinition, OutcomeUnknown
 from onward.handle import JobHandle
 from onward.jobs import NewJob
+from onward.steps import drive, drive_awaited
 
 if TYPE_CHECKING:
     from asyncio import Task
 
 T = TypeVar("T")
 Verb: TypeAlias = Callable[..., Any]
-Steps: TypeAlias = Generator[Callable[[], Any], Any, JobHandle]
+Step: TypeAlias = Callable[[], Any]
+Steps: TypeAlias = Generator[Step, Any, JobHandle]
 """Yields what is to be called next, and is sent what that gave."""
 
 PAUSES = (0.1, 0.4)
@@ -67,10 +69,10 @@ def with_transactional_state_and_enqueue(
     _check_ways(transaction, within, compensate)
     if transaction is not None:
         with transaction as connection:
-            return _take(_in_transaction(app.enqueue_many, change, enqueue, _given(connection)))
+            return drive(_take, _in_transaction(app.enqueue_many, change, enqueue, _given(connection)))
     if within is not None:
-        return _take(_in_transaction(app.enqueue_many, change, enqueue, within))
-    return _take(_compensated(app.enqueue_many, time.sleep, change, enqueue, compensate))
+        return drive(_take, _in_transaction(app.enqueue_many, change, enqueue, within))
+    return drive(_take, _compensated(app.enqueue_many, time.sleep, change, enqueue, compensate))
 
 
 async def awith_transactional_state_and_enqueue(
@@ -92,10 +94,10 @@ async def awith_transactional_state_and_enqueue(
     _check_ways(transaction, within, compensate)
     if transaction is not None:
         async with transaction as connection:
-            return await _take_async(_in_transaction(app.aenqueue_many, change, enqueue, _given(connection)))
+            return await drive_awaited(_take_async, _in_transaction(app.aenqueue_many, change, enqueue, _given(connection)))
     if within is not None:
-        return await _take_async(_in_transaction(app.aenqueue_many, change, enqueue, within))
-    task = asyncio.ensure_future(_take_async(_compensated(app.aenqueue_many, asyncio.sleep, change, enqueue, compensate)))
+        return await drive_awaited(_take_async, _in_transaction(app.aenqueue_many, change, enqueue, within))
+    task = asyncio.ensure_future(drive_awaited(_take_async, _compensated(app.aenqueue_many, asyncio.sleep, change, enqueue, compensate)))
     _finishing.add(task)
     task.add_done_callback(_finishing.discard)
     return await asyncio.shield(task)
@@ -198,37 +200,15 @@ def _undo(compensate: Callable[[], Any], pause: Verb, cause: Exception) -> Gener
 # -- in which colour -------------------------------------------------------------------------------------------------
 
 
-def _take(steps: Steps) -> JobHandle:
-    try:
-        step = next(steps)
-        while True:
-            try:
-                answer = step()
-                _refuse_awaitable(answer)
-            except BaseException as error:  # noqa: BLE001 - handed on: the steps decide what an error means
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as end:
-        handle: JobHandle = end.value
-        return handle
+def _take(step: Step) -> Any:
+    answer = step()
+    _refuse_awaitable(answer)
+    return answer
 
 
-async def _take_async(steps: Steps) -> JobHandle:
-    try:
-        step = next(steps)
-        while True:
-            try:
-                answer = step()
-                if hasattr(type(answer), "__await__"):
-                    answer = await answer
-            except BaseException as error:  # noqa: BLE001 - as above
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as end:
-        handle: JobHandle = end.value
-        return handle
+async def _take_async(step: Step) -> Any:
+    answer = step()
+    return await answer if hasattr(type(answer), "__await__") else answer
 
 
 def _refuse_awaitable(answer: Any) -> None:

@@ -53,6 +53,10 @@ class Demand(Struct, frozen=True, kw_only=True):
     """The job types it knows, and the lease of each. A due job of another type gets ``blocked_by = 'type'`` and spends no try."""
     queues: tuple[str, ...] = ()
     """The queues it serves; empty means every queue."""
+    unblocks: bool = False
+    """Begin with jobs that a worker which does not know their type has blocked, at most ``slots`` of these types and queues: they are not
+    blocked any more, and claimed in their place. Where thousands are blocked, the first are chosen among as many as a turn may block.
+    A worker asks for it when the turn before ``leaves_blocked``."""
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -71,6 +75,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Due jobs that were past ``expires_at`` and ended cancelled."""
     next_due: timedelta | None = None
     """When the next job of these queues is due; zero when more is due already; None when nothing waits."""
+    leaves_blocked: bool = False
+    """Jobs of these types and queues are left blocked, by a worker that does not know their type (``Demand.unblocks``)."""
 
 
 class Extension(Struct, frozen=True):
@@ -101,6 +107,8 @@ class Swept(Struct, frozen=True, kw_only=True):
     dead_lettered: tuple[Job, ...] = ()
     expired: tuple[Job, ...] = ()
     unblocked: int = 0
+    suspected: int = 0
+    """Claims that ran out and were left to a later sweep: their workers may only have been kept from renewing them."""
 
 
 def check_settlements(settlements: Iterable[Settlement]) -> None:

@@ -7,7 +7,8 @@ from typing import get_args
 
 from onward.durations import parse_duration
 from onward.errors import DuplicateJob, InvalidDefinition, InvalidTime, KeyReused
-from onward.jobs import Accepted, NewJob, OnDuplicate, Scope
+from onward.jobs import Accepted, Job, NewJob, OnDuplicate, Scope
+from onward.spelling import shown
 
 LONGEST_KEY = 255
 
@@ -24,7 +25,7 @@ def read_scope(scope: Scope | str | float) -> Scope:
     try:
         window = parse_duration(scope)
     except InvalidTime:
-        raise InvalidDefinition(f"scope must be 'active', 'forever' or a window such as '24h', not {scope!r}") from None
+        raise InvalidDefinition(f"scope must be 'active', 'forever' or a window such as '24h', not {shown(scope)}") from None
     if not window:
         raise InvalidDefinition("scope must be longer than nothing; for no uniqueness, give no key")
     return window
@@ -41,7 +42,7 @@ def read_on_duplicate(mode: str) -> OnDuplicate:
 def check_key(key: str) -> str:
     """Give the key back if it can be one: text of 1 to 255 printable characters. Raises ``InvalidDefinition``."""
     if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
-        raise InvalidDefinition(f"a key is text of 1 to {LONGEST_KEY} printable characters, not {key!r:.300}")
+        raise InvalidDefinition(f"a key is text of 1 to {LONGEST_KEY} printable characters, not {shown(key)}")
     return key
 
 
@@ -63,6 +64,13 @@ def answer_same_id(asked: NewJob, stored_type: str, stored_hash: str, stored_own
     if (stored_type, stored_hash, stored_owner) != (asked.type, asked.payload_hash, asked.owner):
         raise DuplicateJob(f"the id {asked.id} belongs to another job: leave id= out, or repeat the same request", job_id=asked.id)
     return Accepted(asked.id, is_new=False)
+
+
+def refuse_retry(job: Job, holder: str) -> DuplicateJob:
+    """What a person is told whose retry would run a second job with a key that ``holder`` has."""
+    return DuplicateJob(
+        f"the key {job.idempotency_key!r} of {job.type} is held by job {holder}: job {job.id} cannot run beside it", job_id=holder
+    )
 
 
 def key_lasts(scope: Scope) -> timedelta | None:

@@ -10,10 +10,14 @@ from onward import JobContext, Onward, Retention, RetryPolicy, define_job
 
 
 def log_effect(what: str, context: JobContext) -> None:
-    """One write of one short line to a file opened for appending is not torn, also with several processes."""
+    """One write of one short line to a file opened for appending is not torn, also with several processes.
+
+    It names the worker's process, whose isolated jobs have processes of their own.
+    """
+    worker = str(context.worker_id).split(":")[1]
     descriptor = os.open(os.path.join(os.environ["ACCEPTANCE_HOME"], "effects.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(descriptor, f"{what} {context.job.id} {context.job.fence} {os.getpid()}\n".encode())
+        os.write(descriptor, f"{what} {context.job.id} {context.job.fence} {worker}\n".encode())
     finally:
         os.close(descriptor)
 

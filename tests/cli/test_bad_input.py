@@ -127,8 +127,9 @@ def test_an_application_that_is_not_there_is_told_in_one_line(
 
 @pytest.mark.parametrize("command", [["enqueue", "broken"], ["worker"], ["reconcile"]], ids=lambda command: command[0])
 def test_no_application_is_told_in_one_line(onward: Run, command: list[str]) -> None:
-    """The two ways to give one are named."""
-    one_line(onward(*command), 2, "-A module:attribute", "ONWARD_APP")
+    """The two ways to give one are named; a store alone has no jobs that could be run."""
+    one_line(onward(*command), 2, "no application is given", "-A module:attribute", "ONWARD_APP")
+    one_line(onward("-u", "sqlite:///x.db", *command), 2, "no application is given", "-A module:attribute", "leave --url out")
 
 
 @pytest.mark.parametrize("command", [["jobs", "list"], ["stats"], ["doctor"], ["migrate"]], ids=" ".join)
@@ -143,7 +144,7 @@ def test_no_store_is_told_in_one_line(onward: Run, command: list[str]) -> None:
 @pytest.mark.parametrize("where", [["-u", "sqlite:///typo.db"], ["-A", "shop:app"]], ids=lambda where: where[0])
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(onward: Run, shop: Path, where: list[str], command: list[str]) -> None:
     """An empty store in the wrong place answers every question with "nothing", and looks healthy for weeks."""
-    one_line(onward(*where, *command), 3, "there is no sqlite:///", "onward migrate")
+    one_line(onward(*where, *command), 3, "there is no sqlite:///", f": correct the URL, or run onward {' '.join(where)} migrate")
     assert list(shop.glob("*.db")) == []
 
 
@@ -204,8 +205,18 @@ def test_a_file_that_is_not_our_store_is_told_in_one_line(
         ("sqlite://", 2, ["names no file"]),
         ("sqlite:///:memory:", 2, [":memory:"]),
         ("sqlite://x.db", 2, ["two slashes"]),
-        ("mysql://x", 2, ["names no backend"]),
+        ("mysql://x", 2, ["names no backend", "use sqlite:///file.db"]),
         ("x.db", 2, ["names no backend"]),
+        ("postgrsql://me:secret@h/db", 2, ["'postgrsql://…' names no backend", "did you mean 'postgresql'?"]),
+        ("sqllite:///x.db", 2, ["'sqllite:///x.db' names no backend", "did you mean 'sqlite'?"]),
+        ("postgresql://h/db?shema=jobs", 2, ["shema= means nothing in a postgresql:// URL", "did you mean 'schema'?"]),
+        ("postgresql://h/db?timeout=soon", 2, ["timeout: 'soon' is not a duration"]),
+        ("postgresql://127.0.0.1/db?connect_timeout=soon", 2, ["bad value for connect_timeout"]),
+        ("sqlite:///x.db?tiemout=5s", 2, ["tiemout= means nothing in a sqlite:// URL", "did you mean 'timeout'?"]),
+        ("sqlite:///x.db?color=red", 2, ["color= means nothing", "known are prefix, timeout, network_file_system"]),
+        ("sqlite:///x.db?network_file_system=alow", 2, ["network_file_system must be allow or refuse, not 'alow'"]),
+        ("sqlite:///x.db?timeout=soon", 2, ["timeout: 'soon' is not a duration"]),
+        ("memory://jobs", 2, ["takes nothing after it"]),
         ("sqlite:///no/such/folder/x.db", 3, ["no/such/folder"]),
         ("postgres://me:secret@127.0.0.1:1/db", 3, ["postgresql://me@127.0.0.1:1/db", "is the server running"]),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_show_tells_everything_of_a_job(app: Onward, invoke: Invoke) -> None:
     assert result.exit_code == 0
     for part in (
         f"{job.id}  fail  dead_letter",
-        "onward jobs retry",
+        f" jobs retry {job.id}'",
         "eve",
         '"tag": "x"',
         '"that"',
@@ -117,6 +118,10 @@ def test_show_tells_everything_of_a_job(app: Onward, invoke: Invoke) -> None:
     assert {**shown, "history": None} == {**shown, "history": None, "status": "dead_letter", "payload": "that", "owner": "eve"}
     (attempt,) = shown["history"]  # type: ignore[misc]  # a list, as every test of JSON knows
     assert attempt["outcome"] == "dead_lettered"
+    typed = re.search("'onward (.* jobs retry .*)'", result.stdout)
+    assert typed is not None
+    assert invoke(*typed[1].split()).exit_code == 0  # as it stands
+    assert app.get(job.id).status == "queued"
 
 
 def test_every_field_of_a_job_is_in_its_json(app: Onward, invoke: Invoke) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -109,10 +111,27 @@ def test_a_worker_of_this_release_works_on_newer_tables_that_allow_it(onward: Ru
     assert "version 999" in onward("-A", "shop:app", "migrate").stdout
 
 
-def test_a_store_in_postgres_without_tables_names_the_command_that_makes_them(onward: Run, postgres_database: str) -> None:
+def test_the_command_that_makes_the_tables_can_be_pasted_and_shows_no_password(onward: Run, postgres_database: str) -> None:
+    """Whatever a shell would read in the URL is quoted; who has the password puts it in."""
+    parts = urlsplit(postgres_database)
+    if not parts.hostname:
+        pytest.skip("the server is reached through a socket")
+    given = urlunsplit(parts._replace(netloc=f"postgres:s3cret@{parts.hostname}:{parts.port or 5432}", query="schema=jobs&timeout=2s"))
+    done = onward("-u", given, "jobs", "list")
+    assert done.returncode == 5
+    assert "s3cret" not in done.stderr
+    command = shlex.split(done.stderr.rpartition(": run ")[2])
+    assert command == ["onward", "-u", given.replace("s3cret", "[redacted]"), "migrate"]
+
+
+def test_a_store_in_postgres_without_tables_names_the_command_that_makes_them(onward: Run, postgres_database: str, shop: Path) -> None:
     """Nothing makes tables in a database that others use without being told to."""
-    for command in (["jobs", "list"], ["doctor"]):
-        one_line(onward("-u", postgres_database, *command), 5, "onward migrate")
+    for command in (["jobs", "list"], ["doctor"], ["migrate", "--check"]):
+        one_line(onward("-u", postgres_database, *command), 5, f": run onward -u {postgres_database} migrate")
+        one_line(onward(*command, env={"ONWARD_URL": postgres_database}), 5, ": run onward migrate")
+    (shop / "later.py").write_text(f"from onward import Onward\napp = Onward({postgres_database!r})\n")
+    for command in (["worker"], ["reconcile"]):
+        one_line(onward("-A", "later:app", *command), 5, "has no tables of Onward", "run onward -A later:app migrate")
     with psycopg.connect(postgres_database) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'onward'").fetchone() == (0,)
     assert onward("-u", postgres_database, "migrate").returncode == 0

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from click.testing import Result
 
 from onward.app import Onward
 from onward.cli.stats import TITLES
+from onward.drivers.sqlite.driver import SQLiteStore
 from onward.inspection import QUESTIONS
 from onward.turn import Demand
 
@@ -51,6 +55,21 @@ def test_stats_answer_all_six_questions(app: Onward, invoke: Invoke) -> None:
     assert [row["type"] for row in answers["failed"]] == ["fail"]  # type: ignore[index,attr-defined]  # rows are objects
     assert {row["type"] for row in answers["last-hour"]} == {"echo", "fail"}  # type: ignore[index,attr-defined]
     assert answers["duplicates"] == answers["stuck"] == []
+
+
+def test_what_somebody_wrote_by_hand_is_shown_as_far_as_it_goes(app: Onward, invoke: Invoke) -> None:
+    """A type of bytes ended the command with a traceback; a cell of a book's length pushed the others out of sight."""
+    handles = [app.enqueue(app.definitions["echo"], "x") for _ in range(2)]
+    assert isinstance(app.store, SQLiteStore)
+    with closing(sqlite3.connect(app.store.path)) as connection, connection:
+        for handle, type_ in zip(handles, (b"\xffecho", "long" * 1000), strict=True):
+            connection.execute("UPDATE onward_jobs SET type = ? WHERE id = ?", [type_, handle.id])
+    (answer,) = lines_of_json(invoke("stats", "outstanding", "--json").stdout)
+    assert {row["type"] for row in answer["rows"]} == {"\ufffdecho", "long" * 1000}  # type: ignore[attr-defined]  # rows are objects
+    for args in (["stats", "outstanding"], ["jobs", "list"]):
+        result = invoke(*args)
+        assert result.exit_code == 0
+        assert max(map(len, result.stdout.splitlines())) < 500
 
 
 def test_one_question_is_answered_alone(app: Onward, invoke: Invoke) -> None:
@@ -113,8 +132,7 @@ def test_looking_makes_no_tables_in_a_database_that_is_not_ours(onward: Run, sho
     before = (shop / "shop.db").read_bytes()
     done = onward("-A", "shop:app", *command)
     assert (done.returncode, done.stdout) == (5, "")
-    assert "has no tables of Onward" in done.stderr
-    assert "'onward migrate' makes them" in done.stderr
+    assert "has no tables of Onward, or older ones: run onward -A shop:app migrate\n" in done.stderr
     assert (shop / "shop.db").read_bytes() == before
     assert {path.name for path in shop.iterdir() if path.name.startswith("shop.db")} == {"shop.db"}
 
@@ -153,15 +171,48 @@ def test_doctor_tells_of_types_that_the_application_does_not_know(onward: Run, s
     assert done.returncode == 0
 
 
-def test_doctor_tells_when_its_user_may_not_write(app: Onward, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """All looks well to who may read, and every enqueue of that user fails."""
-    app.store.open()
-    levels = {finding["name"]: finding["level"] for finding in lines_of_json(invoke("doctor", "--json").stdout)}
-    assert levels["writable"] == "ok"
-    monkeypatch.setattr("onward.cli.doctor.os.access", lambda path, mode, effective_ids: path != tmp_path / "jobs.db")
-    result = invoke("doctor")
-    assert result.exit_code == 1
-    assert f"may not write {tmp_path / 'jobs.db'}:" in result.stdout
+DOCTOR_OF_A_READER = """
+import os, sys
+from click.testing import CliRunner
+from onward import Onward
+from onward.cli.main import cli, main
+
+app = Onward("sqlite:///jobs.db")
+app.store.open()
+# What the command imports is read before it loses its rights, and the application beside it keeps the log of the file there.
+CliRunner().invoke(cli, ["-u", "sqlite:///jobs.db", "doctor", "--json"])
+for name, mode in zip(sys.argv[1::2], sys.argv[2::2]):
+    os.chmod(name, int(mode, 8))
+if os.geteuid() == 0:
+    os.setegid(65534), os.seteuid(65534)
+sys.argv = ["onward", "-u", "sqlite:///jobs.db", "doctor", "--json"]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("modes", "closed"),
+    [
+        ({"jobs.db": "666", "jobs.db-wal": "666", "jobs.db-shm": "666", ".": "777"}, []),
+        ({"jobs.db": "444", "jobs.db-wal": "666", "jobs.db-shm": "666", ".": "777"}, ["jobs.db"]),
+        ({"jobs.db": "666", "jobs.db-wal": "444", "jobs.db-shm": "666", ".": "777"}, ["jobs.db-wal"]),
+        ({"jobs.db": "666", "jobs.db-wal": "666", "jobs.db-shm": "666", ".": "555"}, [""]),
+        ({"jobs.db": "444", "jobs.db-wal": "444", "jobs.db-shm": "444", ".": "555"}, ["jobs.db", "jobs.db-wal", "jobs.db-shm", ""]),
+    ],
+)
+def test_doctor_tells_when_its_user_may_not_write(environment: dict[str, str], modes: dict[str, str], closed: list[str]) -> None:
+    """All looks well to who may read, and every enqueue of that user fails, at the latest when the log has to be made anew."""
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        words = [word for pair in modes.items() for word in pair]
+        done = subprocess.run(
+            [sys.executable, "-c", DOCTOR_OF_A_READER, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        os.chmod(folder, 0o755)
+        found = {finding["name"]: finding for finding in lines_of_json(done.stdout)}["writable"]
+        paths = ", ".join(os.path.join(os.path.realpath(folder), name).rstrip("/") for name in closed)
+    assert (found["level"], done.returncode) == (("error", 1) if closed else ("ok", 0)), done.stderr
+    assert f"may not write {paths}: it can neither enqueue nor run jobs" in str(found["text"]) or not closed
 
 
 def test_doctor_ends_with_1_on_an_error(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +259,7 @@ def test_migrate_check_changes_nothing(onward: Run, shop: Path) -> None:
     done = onward("-u", "sqlite:///own.db", "migrate", "--check")
     assert (done.returncode, done.stdout) == (5, "")
     assert len(done.stderr.splitlines()) == 1
-    assert "run onward migrate" in done.stderr
+    assert "has no tables of Onward, or older ones: run onward -u sqlite:///own.db migrate\n" in done.stderr
     assert (shop / "own.db").read_bytes() == before
     assert onward("-u", "sqlite:///own.db", "migrate").returncode == 0
     assert onward("-u", "sqlite:///own.db", "migrate", "--check").returncode == 0

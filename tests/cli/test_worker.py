@@ -115,3 +115,12 @@ def test_a_worker_says_when_its_file_is_new_and_when_a_setting_is_not_used(onwar
     second = onward("-A", "shop:app", "worker", "--drain", env={"ONWARD_URL": "sqlite:///shop.db"})
     assert "created" not in second.stderr
     assert "ONWARD_URL" not in second.stderr
+
+
+def test_a_queue_that_is_nearly_one_of_the_applications_is_pointed_out(onward: Run) -> None:
+    """A worker of a misspelt queue looks healthy and does nothing."""
+    misspelt = onward("-A", "shop:app", "worker", "--drain", "--queues", "defualt,other")
+    assert misspelt.returncode == 0
+    assert "declared for the queue 'defualt', which is served: is 'default' meant?" in misspelt.stderr
+    assert "'other'" not in misspelt.stderr
+    assert "meant?" not in onward("-A", "shop:app", "worker", "--drain", "--queues", "default").stderr

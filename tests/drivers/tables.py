@@ -159,4 +159,6 @@ class PostgresTables:
     @contextmanager
     def connected(self) -> Iterator[psycopg.Connection[Any]]:
         with psycopg.connect(self.url, autocommit=True) as connection:
+            # In other zones the last moment of the year 9999, which stands for ever, is one that Python cannot read.
+            connection.execute("SET timezone = 'UTC'")
             yield connection

@@ -229,11 +229,14 @@ def test_the_warning_points_at_the_application_on_awaited_connections_too(store:
 
 
 def test_a_database_without_our_tables_is_named(store: SQLiteStore, tmp_path: Path) -> None:
-    """A job in another file would never run."""
+    """A job in another file would never run. The caller's transaction goes on, and none is begun where there was none."""
     connection = sqlite3.connect(tmp_path / "other.db")
-    with pytest.raises(SchemaOutOfDate, match=r"app\.db"):
-        store.within(connection).enqueue([make_new_job()])
-    assert connection.in_transaction
+    for is_begun in (False, True):
+        if is_begun:
+            connection.execute("BEGIN IMMEDIATE")
+        with pytest.raises(SchemaOutOfDate, match=r"app\.db"):
+            store.within(connection).enqueue([make_new_job()])
+        assert connection.in_transaction is is_begun
     connection.close()
 
 

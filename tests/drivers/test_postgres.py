@@ -35,7 +35,8 @@ from onward.outcome import Cancelled, Completed, Retried
 from onward.status import Status
 from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read
 from onward.testing.factories import make_new_job
-from onward.turn import Extension, Settlement
+from onward.turn import Extended, Extension, Settlement, Swept
+from tests.tcp_proxy import BOTH, TO_CLIENT, TcpProxy
 
 MINUTE = timedelta(minutes=1)
 
@@ -145,6 +146,37 @@ def test_a_heartbeat_does_not_wait_for_a_row_that_is_held(store: PostgresStore, 
         swept = store.sweep()
         assert [job.id for job in swept.requeued] == [other.id]  # and the held one cannot be taken while it is held
     assert [job.id for job in store.sweep().requeued] == [mine.id]
+
+
+@pytest.mark.parametrize("renews", [True, False], ids=["alive", "dead"])
+def test_a_sweep_lets_the_worker_of_a_row_that_was_held_come_first(store: PostgresStore, clock: FakeClock, url: str, renews: bool) -> None:
+    """Held for longer than its lease, by a stranger or by the handler's own transaction that was rolled back, a job looks abandoned."""
+    enqueue(store)
+    mine = claim_one(store)
+    patience = timedelta(seconds=3)
+    with application(url) as connection:
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [mine.id])
+        clock.advance(mine.lease + timedelta(seconds=1))
+        assert store.extend([Extension(mine)]).held_up == {mine.id}
+        for _ in range(2):  # what is held does not begin to count
+            assert store.sweep(patience=patience) == Swept()
+            clock.advance(60)
+    first = store.sweep(patience=patience)
+    assert (first.requeued, first.suspected) == ((), 1)
+    clock.advance(1)
+    if renews:
+        assert store.extend([Extension(mine)]) == Extended()
+    assert store.sweep(patience=patience).suspected == (0 if renews else 1)
+    clock.advance(2)
+    assert [job.id for job in store.sweep(patience=patience).requeued] == ([] if renews else [mine.id])
+
+
+def test_a_claim_that_nobody_has_held_is_taken_at_the_first_look(store: PostgresStore, clock: FakeClock) -> None:
+    """The worker is dead, and whoever sweeps may be a short process that looks only once."""
+    enqueue(store)
+    mine = claim_one(store)
+    clock.advance(mine.lease + timedelta(seconds=1))
+    assert [job.id for job in store.sweep(patience=timedelta(seconds=3)).requeued] == [mine.id]
 
 
 def test_a_duplicate_in_an_open_transaction_does_not_hold_the_key(store: PostgresStore, url: str) -> None:
@@ -315,6 +347,32 @@ def test_a_lost_key_is_waited_for_no_longer_than_the_timeout(open_store: Callabl
     assert store.enqueue([make_new_job(key="k")])[0].is_new
 
 
+def test_an_id_that_an_open_transaction_has_stored_holds_up_no_neighbour(open_store: Callable[..., PostgresStore], url: str) -> None:
+    """Requests that share a commit would all wait for it, and the store's timeout is long."""
+    store = open_store(timeout=timedelta(hours=1))
+    taken, others = make_new_job(), [make_new_job() for _ in range(3)]
+    with application(url) as connection:
+        store.within(connection).enqueue([taken])
+        answers = store.enqueue_each([[others[0]], [taken, others[1]], [others[2]]])
+        assert [isinstance(answer, StoreBusy) for answer in answers] == [False, True, False]
+        assert {job.id for job in store.find(JobFilter(), limit=10)} == {others[0].id, others[2].id}
+    assert store.enqueue([taken])[0].is_new
+
+
+@pytest.mark.parametrize("directions", [BOTH, (TO_CLIENT,)], ids=["both ways", "no answers"])
+def test_a_server_that_is_silent_at_the_first_look_is_told(url: str, directions: tuple[str, ...]) -> None:
+    """The connection stands, and nothing ever comes through it: no call of an application may hang on that."""
+    with TcpProxy.before(url) as proxy:
+        proxy.silence(*directions)
+        conninfo, known = read_url(proxy.through(url))
+        store = PostgresStore(conninfo, clock=SystemClock(), migrate=True, **(known | {"timeout": timedelta(milliseconds=300)}))
+        with pytest.raises(StoreUnavailable):
+            store.enqueue([make_new_job()])
+        proxy.restore()
+        store.enqueue([make_new_job()])
+        store.close()
+
+
 def test_the_same_id_from_two_callers_at_once_is_one_job(open_store: Callable[..., PostgresStore]) -> None:
     """Repeating a request whose answer was lost may overtake the request itself."""
     store = open_store()
@@ -338,6 +396,16 @@ def test_a_request_that_is_refused_disturbs_no_neighbour(store: PostgresStore) -
     answers = store.enqueue_each([[fine], [make_new_job(key="k", on_duplicate="raise")], [also]])
     assert isinstance(answers[1], DuplicateJob)
     assert [read(store, job).status for job in (first, fine, also)] == [Status.QUEUED] * 3
+
+
+def test_a_request_that_is_refused_waits_for_no_key_behind_the_refusal(store: PostgresStore) -> None:
+    """Somebody's open transaction takes that key; the request would end as busy, and is refused whatever becomes of it."""
+    enqueue(store, key="held")
+    with psycopg.connect(read_url(store.url)[0]) as connection:
+        store.within(connection).enqueue([make_new_job(key="open")])
+        with pytest.raises(DuplicateJob, match="held"):
+            store.enqueue([make_new_job(key="held", on_duplicate="raise"), make_new_job(key="open")])
+        connection.rollback()
 
 
 def test_the_verbs_refuse_a_thread_that_is_inside_a_transaction(store: PostgresStore) -> None:
@@ -534,15 +602,6 @@ def test_a_queue_with_an_endless_name_stops_no_sweep(store: PostgresStore, clock
         connection.execute(sql.SQL("UPDATE {} SET queue = repeat('q', 9000) WHERE id = %s").format(table), [bad.id])
     clock.advance(3600)
     assert {job.id for job in store.sweep().requeued} == {bad.id, good.id}
-
-
-def test_doctor_outlives_a_row_without_an_instant(store: PostgresStore, url: str) -> None:
-    """One damaged row must not hide everything else that doctor has to say."""
-    asked = enqueue(store)
-    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
-        table = sql.Identifier(store.schema, "jobs")
-        connection.execute(sql.SQL("UPDATE {} SET created_at = 'infinity' WHERE id = %s").format(table), [asked.id])
-    assert "1 queued" in next(finding.text for finding in store.examine() if finding.name == "jobs")
 
 
 # -- connections that are used again -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -24,6 +25,7 @@ from onward.testing.factories import make_new_job
 from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
 
 MANY = 100_000
+PATIENCE = 30.0
 DUE = 16
 DEMAND = Demand(lease_owner="host:1:one", slots=DUE, types={"work": timedelta(seconds=60)})
 SEED = """
@@ -60,7 +62,7 @@ def buffers_of_a_claim(connection: psycopg.Connection[Any], store: PostgresStore
     """Count the pages that a claim touches, found in memory or not, and undo it."""
     text = StatementText(store.schema, notify=True)
     asked = claim.ask(demand, Found(), store.clock.now())
-    connection.execute(f'VACUUM ANALYZE "{store.schema}".jobs')
+    _clean(connection, store)
     counts = []
     for _ in range(2):  # the first run also reads the catalogs
         with connection.transaction(force_rollback=True):
@@ -68,6 +70,20 @@ def buffers_of_a_claim(connection: psycopg.Connection[Any], store: PostgresStore
             assert "JIT" not in plan
         counts.append(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
     return counts[-1]
+
+
+def _clean(connection: psycopg.Connection[Any], store: PostgresStore) -> None:
+    """Until every page is known to be visible to all: a session that begins anywhere on the server in this moment keeps some from it."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        # Where few rows are dead, a vacuum leaves them to the next one unless it is told to look into the indexes.
+        connection.execute(f'VACUUM (ANALYZE, INDEX_CLEANUP ON) "{store.schema}".jobs')
+        size = f"SELECT relpages, relallvisible FROM pg_class WHERE oid = '\"{store.schema}\".jobs'::regclass"
+        pages, visible = connection.execute(size).fetchone() or (0, 0)
+        if pages == visible:
+            return
+        assert time.monotonic() < until, f"only {visible} of {pages} pages are visible to all"
+        time.sleep(0.05)
 
 
 def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str) -> None:
@@ -92,8 +108,7 @@ def test_a_claim_walks_past_nothing_that_cannot_run(
     crowd(connection, store, "default")
     in_front = buffers_of_a_claim(connection, store, demand)
     print(f"buffers of a claim of {DUE} jobs: {alone} alone, {in_front} with 3 x {MANY} rows in front")
-    # 1.19 and 1.21 by itself. Pages that an older snapshot keeps from being all-visible are fetched on top: up to 1.37 beside others.
-    assert in_front <= 1.5 * alone, (alone, in_front)
+    assert in_front <= 1.2 * alone, (alone, in_front)
 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:
@@ -129,6 +144,30 @@ def test_claims_are_in_one_order_over_all_queues(store: PostgresStore) -> None:
     assert claimed == [job.id for job in expected]
 
 
+def test_a_claim_passes_over_blocked_rows_that_others_hold(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+    """And says that they are there, so that the worker comes back for them."""
+    held, free = (make_new_job("work", priority=priority) for priority in (1, 0))
+    store.enqueue([held, free])
+    store.turn(demand=Demand(lease_owner="host:1:one", slots=1, types={"other": timedelta(seconds=60)}))
+    asked = Demand(lease_owner="host:1:one", slots=1, types=DEMAND.types, unblocks=True)
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL lock_timeout = '1s'")
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [held.id])
+        turn = store.turn(demand=asked)
+        assert ([taken.id for taken in turn.claims], turn.leaves_blocked) == ([free.id], True)
+    assert [taken.id for taken in store.turn(demand=asked).claims] == [held.id]
+
+
+def test_only_what_waits_for_its_type_is_unblocked(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+    """A row that waits for something else is nobody's to free who knows its type."""
+    (asked,) = store.enqueue([make_new_job("work")])
+    connection.execute(f"UPDATE \"{store.schema}\".jobs SET blocked_by = 'breaker'".encode())
+    for queues in ((), ("default",)):
+        turn = store.turn(demand=Demand(lease_owner="host:1:one", slots=2, types=DEMAND.types, queues=queues, unblocks=True))
+        assert (turn.claims, turn.leaves_blocked) == ((), False)
+    assert store.get(asked.id).blocked_by == "breaker"
+
+
 def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
     """An application's open transaction on the first rows must not stop workers, nor cost them their place in the batch."""
     asked = [make_new_job() for _ in range(5)]
@@ -148,6 +187,8 @@ def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connect
         ("cancel_requested", {"lease_owner": ""}, "jobs_running"),
         ("past_expiry", {"now": "2026-01-01Z", "limit": 1}, "jobs_expiring"),
         ("unblock", {"types": '["a"]', "now": "2026-01-01Z", "limit": 1}, "jobs_blocked"),
+        ("unblock_first", {"types": '["a"]', "queues": None, "now": "2026-01-01Z", "most": 1, "limit": 1}, "jobs_blocked"),
+        ("unblock_first", {"types": '["a"]', "queues": '["q"]', "now": "2026-01-01Z", "most": 1, "limit": 1}, "jobs_blocked"),
         ("prune", {"status": "completed", "before": "2025-01-01Z", "limit": 1}, "jobs_final"),
         ("prune_keys", {"now": "2026-01-01Z", "limit": 1}, "keys_expiring"),
         ("settle", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),

@@ -172,6 +172,17 @@ def test_jobs_are_counted(url: str) -> None:
     assert found.text == "2 queued; the newest was enqueued at 2026-01-01T00:00:00.000000Z"
 
 
+def test_a_row_without_an_instant_hides_nothing(url: str, tables: PostgresTables) -> None:
+    """Somebody dropped the rule that refuses it, and one damaged row must not hide everything else that doctor has to say."""
+    store = connect(url, clock=SystemClock())
+    store.enqueue([make_new_job()])
+    tables.run("ALTER TABLE {prefix}jobs DROP CONSTRAINT jobs_instants; UPDATE {prefix}jobs SET created_at = 'infinity'")
+    found = store.examine()
+    store.close()
+    assert named(found, "jobs").text == "1 queued; the newest was enqueued at no instant that can be read"
+    assert "jobs_instants" in named(found, "schema drift").text
+
+
 def test_types_that_no_worker_knew_are_named(url: str, tables: PostgresTables) -> None:
     """They wait for ever, cost nothing, and nobody notices."""
     store = connect(url, clock=SystemClock())

@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,6 +15,8 @@ import pytest
 
 from onward.drivers.postgres.migrate import migrate, migration_sql, migrations, newest, version
 from onward.errors import SchemaOutOfDate
+from onward.inspection import JobFilter
+from onward.status import Status
 from tests.drivers.tables import PostgresTables
 
 LONGEST_WAIT = 1.0
@@ -132,14 +134,33 @@ def test_what_somebody_else_made_is_named_and_left_alone(
     assert tables.catalog() == before
 
 
-def test_an_instant_that_nobody_could_read_is_not_stored(tables: PostgresTables) -> None:
-    """A job at infinity would wait for ever, and no sweep would find it."""
+@pytest.mark.parametrize("table", ["jobs", "keys", "history"])
+def test_an_instant_that_nobody_could_read_is_not_stored(tables: PostgresTables, table: str) -> None:
+    """A job at infinity would wait for ever, and what has ended at infinity would never be pruned."""
     tables.load("1")
-    for moment in ("infinity", "-infinity", "10000-01-01 00:00:00+00", "0001-01-01 00:00:00+00 BC"):
-        with pytest.raises(psycopg.errors.CheckViolation):
-            tables.run(f"UPDATE {{prefix}}jobs SET scheduled_at = '{moment}'")
-    tables.run("UPDATE {prefix}jobs SET scheduled_at = '9999-12-31 23:59:59.999999+00'")
-    tables.run("UPDATE {prefix}jobs SET scheduled_at = '0001-01-01 00:00:00+00'")
+    found = tables.rows(
+        "SELECT column_name FROM information_schema.columns "
+        f"WHERE table_schema = 'onward' AND table_name = '{table}' AND data_type = 'timestamp with time zone'"
+    )
+    assert len(found) == {"jobs": 8, "keys": 1, "history": 2}[table]
+    for (column,) in found:
+        for moment in ("infinity", "-infinity", "10000-01-01 00:00:00+00", "0001-01-01 00:00:00+00 BC"):
+            with pytest.raises(psycopg.errors.CheckViolation):
+                tables.run(f"UPDATE {{prefix}}{table} SET {column} = '{moment}'")
+        tables.run(f"UPDATE {{prefix}}{table} SET {column} = '9999-12-31 23:59:59.999999+00'")
+        tables.run(f"UPDATE {{prefix}}{table} SET {column} = '0001-01-01 00:00:00+00'")
+
+
+@pytest.mark.parametrize("lease", ["infinity", "-infinity", "10000-01-01 00:00:00+00", "0044-03-15 00:00:00+00 BC"])
+def test_a_lease_that_nobody_could_read_is_taken_back(tables: PostgresTables, lease: str) -> None:
+    """Somebody has dropped the rule that refuses it; the job must not be in progress for ever."""
+    tables.load("1")
+    tables.run("ALTER TABLE {prefix}jobs DROP CONSTRAINT jobs_instants")
+    tables.run(f"UPDATE {{prefix}}jobs SET lease_until = '{lease}' WHERE status = 'in_progress'")
+    with closing(tables.store()) as store:
+        store.sweep()
+        assert store.count(JobFilter(statuses=(Status.IN_PROGRESS,))) == 0
+        assert len(store.find(JobFilter(types=("mail",), statuses=(Status.QUEUED, Status.DEAD_LETTER)))) == 1
 
 
 def test_a_renewal_touches_no_index(tables: PostgresTables, connection: psycopg.Connection[Any]) -> None:

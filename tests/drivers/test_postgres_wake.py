@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import os
 import secrets
@@ -19,8 +20,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
-from onward.clock import SystemClock
+from onward.clock import FakeClock, SystemClock
 from onward.drivers.postgres.connections import complete
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.listener import Listener, Timing
@@ -28,7 +30,11 @@ from onward.drivers.postgres.self_check import PING, SelfCheck
 from onward.drivers.postgres.url import read_url
 from onward.drivers.postgres.waker import Bell, Waker, WorkersEar
 from onward.errors import StoreUnavailable
-from onward.testing.conformance.steps import demand, enqueue, until_it_waits
+from onward.outcome import Retried, Snoozed
+from onward.status import Status
+from onward.testing.conformance.steps import bring_to, demand, enqueue, settle, until_it_waits
+from onward.testing.factories import make_new_job
+from onward.turn import Settlement
 from tests.drivers.pooler import Pooler
 from tests.loopback import free_port
 from tests.postgres_server import Server
@@ -253,6 +259,114 @@ def test_an_enqueue_through_another_store_wakes_one_that_serves_its_queue(emptie
         assert answers == [True]
         assert not elsewhere.wait(timedelta(milliseconds=50))
     until(lambda: not listeners())
+
+
+# -- which jobs are told of ------------------------------------------------------------------------------------------------
+
+LATE = timedelta(minutes=5)
+"""An application's transaction may stay open for longer than an idle worker rests."""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(emptied_postgres: Callable[[str], str], clock: FakeClock) -> Iterator[PostgresStore]:
+    conninfo, options = read_url(emptied_postgres("postgres"))
+    with closing(PostgresStore(conninfo, clock=clock, migrate=True, **options)) as store:
+        store.open()
+        yield store
+    until(lambda: not listeners())
+
+
+@pytest.fixture
+def application(emptied_postgres: Callable[[str], str], store: PostgresStore) -> Iterator[psycopg.Connection[Any]]:
+    """An application's own connection."""
+    with closing(psycopg.connect(read_url(emptied_postgres("postgres"))[0])) as connection:
+        yield connection
+
+
+@pytest.fixture
+def told(emptied_postgres: Callable[[str], str], store: PostgresStore) -> Iterator[Callable[[], list[str]]]:
+    """Gives the queues that were told of since the last time."""
+    with closing(psycopg.connect(read_url(emptied_postgres("postgres"))[0], autocommit=True)) as listener:
+        listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(store.schema)))
+
+        def since() -> list[str]:
+            store.ping("the end")
+            heard = (one.payload for one in listener.notifies(timeout=PATIENCE))
+            return list(itertools.takewhile(lambda payload: payload != "the end", heard))
+
+        yield since
+
+
+def within_enqueue(store: PostgresStore, application: psycopg.Connection[Any]) -> str:
+    asked = make_new_job(delay=LATE)
+    store.within(application).enqueue([asked])
+    return asked.id
+
+
+def within_settle(store: PostgresStore, application: psycopg.Connection[Any]) -> str:
+    taken = bring_to(store, Status.IN_PROGRESS)
+    store.within(application).settle(Settlement(claim=taken, outcome=Retried(LATE, "busy")))
+    return taken.id
+
+
+def within_snooze(store: PostgresStore, application: psycopg.Connection[Any]) -> str:
+    taken = bring_to(store, Status.IN_PROGRESS)
+    store.within(application).settle(Settlement(claim=taken, outcome=Snoozed(LATE)))
+    return taken.id
+
+
+def within_retry(store: PostgresStore, application: psycopg.Connection[Any]) -> str:
+    taken = bring_to(store, Status.DEAD_LETTER)
+    store.within(application).retry(taken.id)
+    return taken.id
+
+
+@pytest.mark.parametrize("act", [within_enqueue, within_settle, within_snooze, within_retry])
+def test_a_transaction_that_stays_open_makes_no_job_late(
+    store: PostgresStore, application: psycopg.Connection[Any], clock: FakeClock, act: Callable[..., str]
+) -> None:
+    """A job that is due in five minutes is due at once when the commit comes five minutes later, and its worker has just looked."""
+    asked = act(store, application)
+    clock.advance(LATE.total_seconds())
+    assert store.turn(demand=demand()).claims == ()
+    until(lambda: store.wakes_surely, lambda: store.wait(timedelta(milliseconds=20)))
+    while store.wait(timedelta(0)):
+        pass
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(store.wait(timedelta(hours=1))), daemon=True)
+    thread.start()
+    until_it_waits(thread)
+    application.commit()
+    thread.join(PATIENCE)
+    assert answers == [True]
+    assert [taken.id for taken in store.turn(demand=demand()).claims] == [asked]
+
+
+def test_a_worker_that_is_told_of_a_later_job_learns_when_it_is_due(
+    store: PostgresStore, application: psycopg.Connection[Any], told: Callable[[], list[str]]
+) -> None:
+    """It sleeps until then, and need not be told again."""
+    store.within(application).enqueue([make_new_job(delay=timedelta(hours=number)) for number in (3, 2, 4)])
+    application.commit()
+    assert told() == ["default"]
+    assert store.turn(demand=demand()).next_due == timedelta(hours=2)
+
+
+def test_jobs_of_a_far_future_wake_nobody(store: PostgresStore, told: Callable[[], list[str]]) -> None:
+    """Workers look by themselves before such a job is due; each would be woken for nothing."""
+    enqueue(store, queue="soon", delay=timedelta(seconds=45))
+    enqueue(store, queue="later", delay=timedelta(hours=1))
+    taken = bring_to(store, Status.IN_PROGRESS)
+    assert told() == ["soon", "default"]
+    settle(store, taken, Retried(timedelta(hours=1), "busy"))
+    assert told() == []
+    assert store.run_now(taken.id).status is Status.QUEUED
+    assert told() == ["default"]
 
 
 # -- the listener's connection ---------------------------------------------------------------------------------------------

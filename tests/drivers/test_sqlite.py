@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -114,8 +114,8 @@ def test_examine_names_what_weakens_a_promise(store: SQLiteStore, path: Path) ->
     assert "1 queued" in found["jobs"].text
     assert "2026-01-01" in found["jobs"].text
     assert str(path) in found["database"].text
-    assert {"sqlite version", "schema", "quick check", "size", "log size", "file system"} <= set(found)
-    assert found["quick check"].level == "ok"
+    assert {"sqlite version", "schema", "integrity", "size", "log size", "file system"} <= set(found)
+    assert found["integrity"].level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_disk_that_fails_in_the_commit_leaves_the_outcome_unknown(path: Path) 
             print(type(error).__name__, len(error.job_ids))
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
         print(store.enqueue([job])[0].id == job.id, store.enqueue([make_new_job()])[0].is_new)
-        print([finding.level for finding in store.examine() if finding.name == "quick check"])
+        print([finding.level for finding in store.examine() if finding.name == "integrity"])
     """
     assert run_python(code).stdout.split() == ["OutcomeUnknown", "1", "True", "True", "['ok']"]
 
@@ -480,7 +480,7 @@ def test_a_forked_child_has_connections_of_its_own(path: Path) -> None:
         writer.join()
         store.enqueue([make_new_job()])
         print(store.wait(timedelta(seconds=5)))
-        print([finding.level for finding in store.examine() if finding.name == "quick check"])
+        print([finding.level for finding in store.examine() if finding.name == "integrity"])
     """
     assert run_python(code).stdout.split() == ["True", "['ok']"]
 
@@ -607,3 +607,12 @@ def test_a_store_that_nobody_closed_is_closed_in_silence(path: Path) -> None:
         kept = use()
     """
     assert start_python(code, stderr=subprocess.STDOUT).communicate(timeout=60)[0] == ""
+
+
+def test_an_instant_without_a_zone_counts_as_utc(store: SQLiteStore, path: Path) -> None:
+    """A row that somebody has written by hand must not keep anybody from a look at the others."""
+    (accepted,) = store.enqueue([make_new_job()])
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE onward_jobs SET created_at = '2020-01-01T00:00:00', expires_at = '2099-01-01T00:00:00'")
+    job = store.get(accepted.id)
+    assert (job.created_at, job.expires_at) == (datetime(2020, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC))

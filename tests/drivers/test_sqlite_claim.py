@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -127,6 +128,10 @@ def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
         ("held", {"lease_owner": ""}, "onward_jobs_running"),
         ("past_expiry", {"now": "", "limit": 1}, "onward_jobs_expiring"),
         ("unblock", {"types": "[]", "now": "", "limit": 1}, "onward_jobs_blocked"),
+        ("any_blocked", {"types": "[]", "queues": None}, "onward_jobs_blocked (blocked_by=? AND type=?)"),
+        ("any_blocked", {"types": "[]", "queues": "[]"}, "onward_jobs_blocked (blocked_by=? AND type=? AND queue=?)"),
+        ("unblock_first", {"types": "[]", "queues": None, "now": "", "most": 1, "limit": 1}, "(blocked_by=? AND type=?)"),
+        ("unblock_first", {"types": "[]", "queues": "[]", "now": "", "most": 1, "limit": 1}, "(blocked_by=? AND type=? AND queue=?)"),
         ("prune", {"status": "", "before": "", "limit": 1}, "onward_jobs_final"),
         ("prune_keys", {"now": "", "limit": 1}, "onward_keys_expiring"),
         ("settle", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
@@ -150,3 +155,14 @@ def test_a_prune_deletes_no_more_than_it_was_told(store: SQLiteStore) -> None:
     seed(store, "00000", many=1000, status="completed", finished_at="2025-06-01T00:00:00.000000Z")
     assert store.prune(Retention(), limit=250) == 250
     assert store.count(JobFilter()) == 750
+
+
+def test_only_what_waits_for_its_type_is_unblocked(store: SQLiteStore) -> None:
+    """A row that waits for something else is nobody's to free who knows its type."""
+    (asked,) = store.enqueue([make_new_job("work")])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE onward_jobs SET blocked_by = 'breaker'")
+    for queues in ((), ("default",)):
+        turn = store.turn(demand=Demand(lease_owner="host:1:one", slots=2, types=DEMAND.types, queues=queues, unblocks=True))
+        assert (turn.claims, turn.leaves_blocked) == ((), False)
+    assert store.get(asked.id).blocked_by == "breaker"

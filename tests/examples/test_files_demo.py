@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples.files.database import connect
-from examples.files.demo_schemas import MARK, ONWARDS, OWN, Refused, fresh_schemas, lead_into_schemas
+from examples.files.demo import SCHEMAS
 from onward import Onward, job
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_the_demo_shows_what_it_promises_and_ends_well(tmp_path: Path, store_url
         "files: 7 checked, 0 wrong",
     ):
         assert said in done.stdout
-    with closing(connect(lead_into_schemas(store_url) if store_url.startswith("postgres") else store_url)) as connection:
+    with closing(connect(SCHEMAS.lead_into(store_url) if store_url.startswith("postgres") else store_url)) as connection:
         assert connection.execute("SELECT count(*) FROM jobs WHERE status NOT IN ('completed', 'failed')").fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM jobs WHERE type = 'write_model'").fetchone() == (99,)
 
@@ -74,7 +74,7 @@ def test_in_a_postgres_database_the_demo_runs_again_and_leaves_what_is_not_its_o
     with Onward(postgres_database, jobs=[wait], migrate=True) as app, closing(connect(postgres_database)) as connection:
         app.enqueue(wait)
         connection.execute("CREATE TABLE jobs (precious text)")
-        with fresh_schemas(postgres_database) as url, Onward(url, jobs=[wait], migrate=True) as earlier:
+        with SCHEMAS.fresh(postgres_database) as url, Onward(url, jobs=[wait], migrate=True) as earlier:
             earlier.enqueue(wait)
         again = run("examples.files.demo", "--falsify", cwd=tmp_path, DEMO_URL=postgres_database)
         assert again.returncode == 1, again.stdout + again.stderr
@@ -82,25 +82,6 @@ def test_in_a_postgres_database_the_demo_runs_again_and_leaves_what_is_not_its_o
         assert again.stdout.count(" NO\n") == 1
         assert len(app.find()) == 1
         assert [column[0] for column in connection.execute("SELECT * FROM jobs").description] == ["precious"]
-
-
-def test_a_schema_that_no_demo_has_made_is_not_dropped(postgres_database: str) -> None:
-    """The name alone says nothing about whose it is."""
-    with closing(connect(postgres_database)) as connection:
-        connection.execute(
-            f"CREATE SCHEMA {OWN}; CREATE TABLE {OWN}.precious (); CREATE SCHEMA {ONWARDS}; COMMENT ON SCHEMA {ONWARDS} IS '{MARK}'"
-        )
-        with pytest.raises(Refused, match=f"schema {OWN} that no demo has made"), fresh_schemas(postgres_database):
-            pass
-        assert connection.execute(f"SELECT count(*) FROM {OWN}.precious").fetchone() == (0,)
-
-
-def test_two_demos_do_not_share_a_postgres_database(postgres_database: str) -> None:
-    """The second would drop the first one's jobs under its workers."""
-    with fresh_schemas(postgres_database), pytest.raises(Refused, match="another demo is running"), fresh_schemas(postgres_database):
-        pass
-    with fresh_schemas(postgres_database):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,25 @@ def test_a_directory_swapped_in_at_the_last_moment_goes_back(tmp_path: Path, mon
     assert names(tmp_path / "x") == ["precious"]
 
 
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_content_swapped_in_at_the_last_moment_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_newer: bool) -> None:
+    """A writer that replaces the file between the look and the rename loses nothing, nor does one that writes it once more meanwhile."""
+    (tmp_path / "x").write_text("v1")
+    real = os.rename
+
+    def swap(source: str, target: str, **options: object) -> None:
+        if source == "x":
+            (tmp_path / "x").write_text("v2")
+        real(source, target, **options)  # type: ignore[arg-type]
+        if source == "x" and is_newer:
+            (tmp_path / "x").write_text("v3")
+
+    monkeypatch.setattr(os, "rename", swap)
+    with pytest.raises(PermanentJobError, match="has changed"):
+        delete_file(tmp_path, "x", loose_context(), sha256=digest(b"v1"))
+    assert (tmp_path / "x").read_text() == ("v3" if is_newer else "v2")
+
+
 def test_the_directory_is_durable_before_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when nothing was there: an earlier try may have died before its fsync."""
     steps: list[str] = []

@@ -14,7 +14,7 @@ import pytest
 
 from onward.clock import FakeClock
 from onward.events import Event, Events
-from onward.telemetry.log import LONGEST_LINE, LifecycleLog, configure_logging
+from onward.telemetry.log import LONGEST_LINE, LifecycleLog, PatientHandler, configure_logging
 
 EVENT = Event(
     event="failed",
@@ -171,3 +171,24 @@ def test_an_application_that_set_up_logging_keeps_it(monkeypatch: pytest.MonkeyP
     configure_logging()
     assert logging.getLogger(name).handlers == [own]
     assert root.handlers == ([own] if name is None else [])
+
+
+def test_a_pipe_that_nobody_reads_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor that waits in a log line can neither stop its workers nor be stopped. Once it is read again, lines come again."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        handler = PatientHandler()
+        lines = threading.Thread(target=lambda: [handler.emit(_record("x" * 1000)) for _ in range(200)], daemon=True)
+        lines.start()
+        lines.join(30)
+        assert not lines.is_alive()
+        assert 100 < handler.records_lost < 200
+        os.read(reader, 1 << 20)
+        handler.emit(_record("again"))
+        assert os.read(reader, 100) == b"again\n"
+    os.close(reader)
+
+
+def _record(text: str) -> logging.LogRecord:
+    return logging.LogRecord("onward", logging.INFO, __file__, 1, text, (), None)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -164,6 +166,12 @@ def test_a_delay_and_a_time_together_are_refused(app: Onward) -> None:
 
 
 # -- on an event loop ------------------------------------------------------------------------------------------------
+
+
+def test_an_enqueue_while_another_thread_imports_asyncio(app: Onward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module is listed before it holds anything."""
+    monkeypatch.setitem(sys.modules, "asyncio", ModuleType("asyncio"))
+    assert app.enqueue(welcome, Welcome("1")).is_new
 
 
 @pytest.mark.parametrize("verb", ["enqueue", "enqueue_many"])

@@ -255,3 +255,11 @@ def test_a_number_is_no_retry_policy() -> None:
     """It is refused where it is declared, not at the first failure."""
     with pytest.raises(InvalidDefinition, match=r"retry of a must be a RetryPolicy, such as retry=RetryPolicy\(max_attempts=3\), not 3"):
         define_job("a", send, retry=3)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_refused_payload_names_its_job() -> None:
+    """A call that forgot the payload, among many jobs."""
+    send = define_job("send-welcome", lambda payload: None, payload=dict[str, int])
+    with pytest.raises(InvalidPayload, match=r"^send-welcome\(dict\[str, int\]\): expected object, got null \(at \$\)$") as refused:
+        send.new_job(None)  # type: ignore[arg-type]
+    assert refused.value.path == "$"

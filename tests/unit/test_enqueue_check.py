@@ -103,8 +103,11 @@ STORE_VERBS = {
         from typing import Annotated
         from fastapi import Depends
         from onward import Onward
-        def put(app: Annotated[Onward, Depends(print)]) -> None:
+        AppDep = Annotated[Onward, Depends(print)]
+        def put(app: Annotated[Onward, Depends(print)], other: AppDep, third: Annotated["Onward", "words, and no code ("]) -> None:
             app.store.enqueue([])  # HERE
+            other.store.enqueue([])  # HERE
+            third.store.enqueue([])  # HERE
         """,
     "returned": """
         from onward import Onward
@@ -207,6 +210,7 @@ PRIVATE = """
     app = Onward("memory://")
     app._commits.enqueue([])  # HERE
     getattr(app, "_commits").enqueue([])  # HERE
+    attrgetter("_commits")(app)  # HERE
     """
 
 
@@ -349,6 +353,8 @@ def test_files_that_import_each_other_in_a_circle_are_checked() -> None:
     """So do classes that are each other's base, and names that are made of themselves."""
     here = "from shop.there import app\napp.store.enqueue([])\nclass A(B): ...\nclass B(A): ...\nA().x.store\nx = x + 'a'\ny = f'{x}{y}'\n"
     assert found_in(here, shop__there="from shop.here import app") == []
+    types = "from typing import Union\nA = Union[B, 'C']\nB = Union[C, A]\nC = Union[A, B, C]\ndef f(a: A): a.store.enqueue([])\n"
+    assert found_in(types) == []
     many = [f"try:\n    from m{n + 1} import app\nexcept ImportError:\n    from m{n + 2} import app\n" for n in range(80)]
     assert found_in("from m0 import app\napp.store.enqueue([])\n", **{f"m{n}": text for n, text in enumerate(many)}) == []  # type: ignore[arg-type]  # file names
 
@@ -441,7 +447,269 @@ def test_an_enqueue_without_within_inside_a_transaction_is_found(code: str) -> N
     assert found_in(APP, code) == [(before + line, "missing-within") for line in marked_lines(code)]
 
 
+AFTER_COMMIT = {
+    "in a lambda": """
+        from django.db import transaction
+        with transaction.atomic():
+            book.save()
+            transaction.on_commit(lambda: app.enqueue(welcome))  # HERE
+        """,
+    "without a block": """
+        from django.db.transaction import on_commit
+        def save(book):
+            book.save()
+            on_commit(lambda: app.enqueue(welcome), robust=True)  # HERE
+        """,
+    "partial": """
+        from functools import partial
+        from django.db import transaction
+        @transaction.atomic
+        def save():
+            transaction.on_commit(partial(app.enqueue, welcome, None))  # HERE
+        """,
+    "the verb itself": """
+        from django.db import connection
+        connection.on_commit(func=app.enqueue_many)  # HERE
+        """,
+    "a function that is named": """
+        from django.db import transaction
+        def save(book):
+            def later():
+                app.enqueue(welcome, None)
+            with transaction.atomic():
+                transaction.on_commit(later)  # HERE
+        """,
+    "with within all the same": """
+        from django.db import connection, transaction
+        with transaction.atomic():
+            transaction.on_commit(lambda: app.enqueue(welcome, within=connection))  # HERE
+        """,
+    "SQLAlchemy's event": """
+        from sqlalchemy import event
+        event.listen(session, "after_commit", lambda _: app.enqueue(welcome))  # HERE
+        @event.listens_for(session, "after_commit")
+        def later(session):
+            app.enqueue(welcome)  # HERE
+            app.enqueue(welcome, within=session)  # HERE
+        """,
+}
+
+
+@pytest.mark.parametrize("code", AFTER_COMMIT.values(), ids=AFTER_COMMIT)
+def test_an_enqueue_that_is_put_off_until_after_the_commit_is_found(code: str) -> None:
+    """The usual way with other queues. It is not inside the transaction, so within= alone would mend nothing."""
+    before = APP.count("\n")
+    assert found_in(APP, code) == [(before + line, "after-commit") for line in marked_lines(code)]
+
+
+def test_what_belongs_in_place_of_an_enqueue_after_the_commit_is_said() -> None:
+    """Who reads it has been told elsewhere that this is how it is done."""
+    source = f"{APP}from django.db import transaction\ntransaction.on_commit(lambda: app.enqueue(welcome))\n"
+    (violation,) = check_sources({"shop.py": source.encode()})
+    assert str(violation) == (
+        "shop.py:8:31: enqueue runs after the commit, and a crash in between loses the job: "
+        "call it inside the transaction, with within= and its connection or session"
+    )
+
+
+SESSIONS = {
+    "a parameter": """
+        from fastapi import Depends
+        from sqlalchemy.ext.asyncio import AsyncSession
+        async def create(session: AsyncSession = Depends(get_session)):
+            session.add(book)
+            await app.aenqueue(welcome)  # HERE
+            await session.commit()
+        """,
+    "annotated": """
+        from typing import Annotated
+        from fastapi import Depends
+        from sqlalchemy.orm import Session
+        def create(session: Annotated[Session, Depends(get_session)]):
+            session.add(book)
+            session.flush()
+            app.enqueue(welcome)  # HERE
+        """,
+    "annotated by an alias": """
+        from typing import Annotated
+        from fastapi import Depends
+        from sqlmodel import Session
+        SessionDep = Annotated[Session, Depends(get_session)]
+        def create(session: SessionDep):
+            session.delete(book)
+            app.enqueue(welcome)  # HERE
+            session.commit()
+        """,
+    "a change of what was read": """
+        import sqlalchemy.orm as orm
+        def rename(session: "orm.Session | None"):
+            book = session.get(Book, 1)
+            book.title = "x"
+            app.enqueue(welcome)  # HERE
+            if book.title:
+                session.commit()
+        """,
+    "the next transaction of the same session": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            session.add(one)
+            session.commit()
+            app.enqueue(welcome)
+            session.add(other)
+            app.enqueue(welcome)  # HERE
+            session.rollback()
+        """,
+    "made in the function": """
+        from sqlalchemy.orm import Session, sessionmaker
+        from sqlalchemy.ext.asyncio import async_sessionmaker
+        Maker = sessionmaker(engine)
+        def create():
+            with Session(engine) as session:
+                session.add(book)
+                app.enqueue(welcome)  # HERE
+                session.commit()
+            with Maker() as session:
+                session.add(book)
+                app.enqueue(welcome)  # HERE
+                session.commit()
+        async def acreate():
+            async with async_sessionmaker(engine)() as session:
+                session.add(book)
+                await app.aenqueue(welcome)  # HERE
+        """,
+    "of an object": """
+        from sqlalchemy.orm import Session
+        class Books:
+            def __init__(self, session: Session):
+                self.session = session
+            def create(self):
+                self.session.add(book)
+                app.enqueue(welcome)  # HERE
+        """,
+    "changed in a branch": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            if session.get(Book, 1) is None:
+                session.add(book)
+            app.enqueue(welcome)  # HERE
+        """,
+    "behind an error that ends the function": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            try:
+                session.add(book)
+                session.flush()
+            except IntegrityError:
+                session.rollback()
+                raise
+            app.enqueue(welcome)  # HERE
+            session.commit()
+        """,
+    "in a branch": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            if book:
+                session.add(book)
+            else:
+                session.add(other)
+                return
+            app.enqueue(welcome)  # HERE
+        """,
+}
+
+
+@pytest.mark.parametrize("code", SESSIONS.values(), ids=SESSIONS)
+def test_an_enqueue_in_the_transaction_that_a_session_began_by_itself_is_found(code: str) -> None:
+    """The usual form of a web handler: no block opens the transaction, and a commit at the end closes it."""
+    before = APP.count("\n")
+    assert found_in(APP, code) == [(before + line, "missing-within") for line in marked_lines(code)]
+
+
 RIGHT = {
+    "within a session that began by itself": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            session.add(book)
+            app.enqueue(welcome, within=session)
+            session.commit()
+        """,
+    "behind the commit of a session": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            session.add(book)
+            session.commit()
+            app.enqueue(welcome)
+        """,
+    "behind the block of a session": """
+        from sqlalchemy.orm import Session
+        with Session(engine) as session:
+            session.add(book)
+            session.commit()
+            session.refresh(book)
+        app.enqueue(welcome)
+        session.commit()
+        """,
+    "before the session is used": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            app.enqueue(welcome)
+            session.add(book)
+            session.commit()
+        """,
+    "beside a session that only reads": """
+        from sqlalchemy.orm import Session
+        def show(session: Session):
+            if session.get(Book, 1) is None:
+                app.enqueue(welcome)
+        """,
+    "in a branch that ends before the commit": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            if session.get(Book, 1):
+                app.enqueue(welcome)
+                return
+            session.add(book)
+            session.commit()
+        """,
+    "behind a branch that may have committed": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            session.add(book)
+            if book:
+                session.commit()
+            app.enqueue(welcome)
+        """,
+    "behind a block that is rolled back on an error": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            try:
+                session.add(book)
+                session.commit()
+            except IntegrityError:
+                session.rollback()
+            app.enqueue(welcome)
+        """,
+    "in another function than the session": """
+        from sqlalchemy.orm import Session
+        def create(session: Session):
+            session.add(book)
+            def later():
+                app.enqueue(welcome)
+            session.commit()
+        """,
+    "something else that is called a session": """
+        def create(session, other: requests.Session):
+            session.add(book)
+            other.add(book)
+            app.enqueue(welcome)
+        """,
+    "something else that runs after a commit": """
+        from django.db import transaction
+        with transaction.atomic():
+            transaction.on_commit(lambda: mail.send(welcome))
+            transaction.on_commit(print)
+            app.enqueue(welcome, within=connection)
+        """,
     "within": """
         with session.begin():
             app.enqueue(welcome, within=session)
@@ -548,6 +816,8 @@ ORDINARY = {
         path = base / "a" / "b"
         text = "%d %s" % (1,) + "{}{".format(1)
         "".join(x for x in y)
+        def f(x: Annotated[int, "words, and no code ("]): ...
+        f.store.turn()
         """,
 }
 
@@ -577,6 +847,7 @@ def test_the_examples_keep_to_the_primitives() -> None:
         "# onward: allow - the import of last year's jobs,\n# which were exported as they stand\napp.store.enqueue([])",
         "app.store.enqueue(  # onward: allow the import\n    [],\n)",
         "app.store.enqueue(\n    [],\n)  # onward: allow the import",
+        "@event.listens_for(session, 'after_commit')\ndef f(_):\n    # onward: allow no harm if it is lost\n    app.enqueue(welcome)",
         "print(\n    1,\n    app.store.enqueue([]),  # onward: allow the import\n)",
         "with open(app.store.enqueue([])):  # onward: allow the import\n    pass",
     ],

@@ -60,6 +60,13 @@ def test_the_type_is_named_as_people_know_it(error: BaseException, first: str) -
     assert describe_error(error).splitlines()[0] == first
 
 
+def test_no_other_error_passes_for_one_of_ours() -> None:
+    """What users are told of a failure is decided by the name of its class."""
+    named = type("PermanentJobError", (Exception,), {"__module__": "__main__"})
+    assert describe_error(named("the password")) == "__main__.PermanentJobError: the password"
+    assert describe_error(PermanentJobError("no such page")) == "PermanentJobError: no such page"
+
+
 def test_another_package_s_error_is_named_with_its_module() -> None:
     """Five packages have a ConnectError."""
     kind = type("ConnectError", (Exception,), {"__module__": "httpx"})

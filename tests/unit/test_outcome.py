@@ -199,12 +199,12 @@ def test_a_loss_is_charged_only_to_who_ran_alone_or_is_lost_for_ever(
     assert attempts_after_loss(job) == counted
 
 
-def test_an_isolated_job_that_had_started_when_its_process_died_ran_alone() -> None:
-    """The supervisor knows what had started; a lease that ran out says nothing of the kind."""
-    waited = make_job(isolated=True, attempts=3, max_attempts=3)
-    assert end_lost(waited, PROCESS_DIED).status is Status.DEAD_LETTER
-    assert end_lost(waited, LEASE_RAN_OUT).status is Status.QUEUED
-    assert end_lost(replace(waited, isolated=False), PROCESS_DIED).status is Status.QUEUED
+@pytest.mark.parametrize("why", [PROCESS_DIED, LEASE_RAN_OUT])
+def test_only_a_job_that_began_alone_in_the_process_is_blamed_for_its_death(why: str) -> None:
+    """An isolated one mostly runs in a process of its own, whose death its worker outlives."""
+    elsewhere = make_job(isolated=True, attempts=3, max_attempts=3)
+    assert end_lost(elsewhere, why).status is Status.QUEUED
+    assert end_lost(replace(elsewhere, ran_isolated=True), why).status is Status.DEAD_LETTER
 
 
 def test_deciding_is_pure() -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onward.redact import LONGEST_INPUT, REDACTED, is_secret_name, redact, redact_value
+from tests.lines_run import lines_run
 
 CANARY = "hunter2canary"
 
@@ -253,24 +252,6 @@ def test_a_long_private_key_whose_beginning_was_cut_off_is_dropped() -> None:
     for before in (0, 5_000, 20_000, 30_000, 100_000):
         redacted = redact("word " * (before // 5) + key + "word " * 2000)
         assert "canary" not in redacted
-
-
-def lines_run(function: Callable[[], object]) -> int:
-    """How many lines of Python ran: the part of the work that is ours."""
-    count = 0
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 REPEATED = [

@@ -161,7 +161,9 @@ def test_find_url_and_find_app_read_the_settings_of_this_process(tmp_path: Path,
     for name in ("URL", "APP"):
         monkeypatch.delenv(f"ONWARD_{name}", raising=False)
     assert find_app() is None
-    with pytest.raises(InvalidSetting, match=r"Onward\('sqlite:///app.db'\), ONWARD_URL, or url in onward\.toml"):
+    with pytest.raises(
+        InvalidSetting, match=r"Onward\('sqlite:///app.db'\), ONWARD_URL, url in onward\.toml, .* -u URL or -A module:attribute"
+    ):
         find_url()
     (tmp_path / "onward.toml").write_text("url = 'memory://'\napp = 'a:b'\n")
     assert (find_url(), find_app()) == ("memory://", "a:b")
@@ -179,6 +181,12 @@ def test_find_url_and_find_app_read_the_settings_of_this_process(tmp_path: Path,
         ("postgres://u:p@h/db", "postgres://u:[redacted]@h/db"),
         ("postgres://u:p@ss/w:x@h/db", "postgres://u:[redacted]@h/db"),
         ("postgres://u:80/x@h/db", "postgres://u:[redacted]@h/db"),
+        ("postgresql//u:p@h/db", "postgresql//u:[redacted]@h/db"),
+        ("postgresql:/u:p@ss:w/x@h/db", "postgresql:/u:[redacted]@h/db"),
+        ("postgresql:u:p@h/db", "postgresql:[redacted]@h/db"),
+        ("u:p:p@h/db", "u:[redacted]@h/db"),
+        ("/srv/a@b/jobs.db", "/srv/a@b/jobs.db"),
+        ("u:p@h/db", "u:[redacted]@h/db"),
         ("postgres://h/db?user=u&password=p", "postgres://h/db?user=u&password=[redacted]"),
     ],
 )

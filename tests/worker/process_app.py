@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 
-from onward import JobContext, Onward, define_job
+from onward import JobContext, Onward, RetryPolicy, define_job
 
 
 @dataclass
@@ -93,8 +95,9 @@ def leaves(payload: Work, ctx: JobContext) -> None:
 
 
 def moves_to_another_group(payload: Work, ctx: JobContext) -> None:
-    """Out of reach of a signal to its own group, and deaf to every other."""
-    os.setpgid(0, os.getpgid(os.getppid()))
+    """Out of reach of a signal to its own group, if it may leave that, and deaf to every other."""
+    with contextlib.suppress(PermissionError):  # the leader of a session may not
+        os.setpgid(0, os.getpgid(os.getppid()))
     note(f"start {payload.number}")
     sum(range(10**12))
 
@@ -129,6 +132,10 @@ HANDLERS = (
     leaves,
 )
 LEASE = 2
-JOBS = {handler.__name__: define_job(handler.__name__, handler, lease=LEASE) for handler in HANDLERS}
+AT_ONCE = RetryPolicy(base=timedelta(0))
+JOBS = {
+    handler.__name__: define_job(handler.__name__, handler, lease=LEASE, retry=AT_ONCE if handler is kills_its_process else None)
+    for handler in HANDLERS
+}
 
 app = Onward(jobs=JOBS.values()) if "ONWARD_URL" in os.environ else None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from onward.events import Event
 from onward.jobs import NewJob
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import Demand, Extended, Extension, Settlement, Turn
+from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 from onward.worker.worker import Worker
 from tests.worker.conftest import Gate, work_off
 
@@ -110,3 +111,19 @@ def test_a_lease_that_could_not_be_renewed_is_tried_again_at_the_next_look(make_
     assert len(store.renewals) == 3  # and then again only when it is due
     gate.open.set()
     work_off(worker)
+
+
+def test_a_sweep_that_suspects_a_claim_soon_looks_again(make_worker: MakeWorker, clock: FakeClock) -> None:
+    """It is patient with the worker of a row that was held, and the jobs of a dead one do not wait for the next sweep."""
+
+    class Suspecting(MemoryStore):
+        suspected = 1
+
+        def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+            return replace(super().sweep(types), suspected=self.suspected if patience else 0)
+
+    store = Suspecting(clock=clock)
+    worker = make_worker(define_job("work", lambda number: number, payload=int), store=store)
+    assert worker.sweeper.tick() == 3
+    store.suspected = 0
+    assert worker.sweeper.tick() == 30

@@ -33,6 +33,12 @@ def begin(worker: Worker, gate: Gate, runs: int = 1) -> None:
         gate.wait()
 
 
+def test_a_heartbeat_looks_again_soon_while_nothing_runs(make_worker: MakeWorker) -> None:
+    """A job may begin right after, and a person cancel it at once."""
+    worker = make_worker(define_job("work", lambda number: number, payload=int))
+    assert 0 < worker.heartbeat.tick() <= 1
+
+
 def test_a_long_job_keeps_its_lease(make_worker: MakeWorker, store: MemoryStore, clock: FakeClock) -> None:
     """Run time has nothing to do with being alive: ten leases later the job is still ours, and started once."""
     gate = Gate()
@@ -246,6 +252,54 @@ def test_after_lost_time_others_get_a_heartbeat_before_a_sweep(make_worker: Make
     worker.heartbeat.tick()
     worker.sweeper.tick()
     assert store.get(claim.id).status is Status.IN_PROGRESS
+
+
+def test_a_process_that_slept_asks_before_it_lets_go(
+    make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, events: list[Event]
+) -> None:
+    """A laptop wakes up after ten leases: the handler is still at work, and nobody has taken its job."""
+    gate = Gate()
+    work = define_job("work", gate, payload=int, lease="10s")
+    job = work.new_job(1)
+    store.enqueue([job])
+    worker = make_worker(work)
+    begin(worker, gate)
+    worker.deadlines.tick()
+    clock.advance(100)
+    worker.deadlines.tick()
+    assert not gate.contexts[0].should_stop
+    worker.heartbeat.tick()
+    clock.advance(4)
+    worker.deadlines.tick()
+    gate.open.set()
+    work_off(worker)
+    assert (store.get(job.id).status, store.get(job.id).fence) == (Status.COMPLETED, 1)
+    assert [event.event for event in events] == ["claimed", "completed"]
+
+
+@pytest.mark.parametrize("answer", ["taken", "none"])
+def test_a_process_that_slept_lets_go_of_what_is_taken_or_cannot_be_asked_for(
+    make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, answer: str
+) -> None:
+    """Another worker was awake, or the network is not back in time."""
+    gate = Gate()
+    work = define_job("work", gate, payload=int, lease="10s")
+    store.enqueue([work.new_job(1)])
+    worker = make_worker(work)
+    begin(worker, gate)
+    worker.deadlines.tick()
+    clock.advance(100)
+    worker.deadlines.tick()
+    if answer == "taken":
+        store.sweep(["work"])
+        worker.heartbeat.tick()
+    else:
+        clock.advance(3.4)
+        worker.deadlines.tick()
+    with pytest.raises(LeaseLost):
+        gate.contexts[0].check_lease()
+    gate.open.set()
+    work_off(worker)
 
 
 def test_sweeping_goes_on_after_the_wait(make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, events: list[Event]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,12 +50,13 @@ class Site:
         self.workers: list[subprocess.Popen[str]] = []
 
     def start(self, *, processes: int = 1, app: str = "tests.worker.process_app:app", **options: Any) -> subprocess.Popen[str]:
+        stderr = options.pop("stderr", subprocess.PIPE)
         options = {"grace": f"{GRACE}s", "poll": f"{POLL}s", "sweep": f"{SWEEP}s", "processes": processes, **options}
         flags = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
         command = [sys.executable, "-m", "onward", "-A", app, "worker", *flags]
         environment = {**os.environ, "ONWARD_URL": self.url, "EFFECTS": str(self.effects), "PYTHONPATH": str(ROOT / "src")}
         worker = subprocess.Popen(
-            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            command, cwd=ROOT, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True
         )
         self.workers.append(worker)
         return worker
@@ -274,13 +278,19 @@ def test_the_copy_of_a_worker_that_a_fork_made_ends_with_its_handler(site: Site)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_both_signals_let_a_running_job_end(site: Site, number: int) -> None:
-    """Containers send one, people the other."""
+    """Containers send one, people the other. Supervisor and process both say which it was."""
     job_id = site.enqueue("in_three_steps")
     worker = site.start(grace=f"{2 * PATIENCE}s")
     site.wait_for_line("step 0")
     end(worker, number)
     assert (worker.returncode, site.app.get(job_id).status) == (0, Status.COMPLETED)
     assert [line.split()[1] for line in site.lines()] == ["0", "1", "2"]
+    assert worker.stderr is not None
+    said = worker.stderr.read()
+    # The supervisor acts before it says so.
+    told = sorted(re.findall(r"(SIG\w+): (stopping|no new jobs)", said))
+    assert told == [(signal.Signals(number).name, what) for what in ("no new jobs", "stopping")]
+    assert len(set(re.findall(r"SIG[A-Z]+", said))) == 1
 
 
 def test_an_async_handler_may_clean_up_at_the_end_of_the_grace(site: Site) -> None:
@@ -317,6 +327,53 @@ def test_a_second_sigint_quits_at_once(site: Site) -> None:
     end(worker, signal.SIGINT)
     job = site.app.get(job_id)
     assert (worker.returncode, job.status, job.attempts) == (130, Status.QUEUED, 0)
+
+
+def test_one_ctrl_c_after_the_other_does_not_put_the_end_off(site: Site) -> None:
+    """Each asks for the end at once; a kill that waited anew after each would never come."""
+    site.enqueue("holds_the_gil")
+    worker = site.start()
+    site.wait_for_line("start")
+    began = time.monotonic()
+    while worker.poll() is None and time.monotonic() < began + GRACE + 1 + MARGIN:
+        worker.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(0.2)
+    assert worker.poll() == 130
+
+
+def test_a_stop_ends_in_time_although_nobody_reads_what_is_logged(site: Site) -> None:
+    """A log reader that stands still must not make of a worker one that only the kernel can end."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    job_id = site.enqueue("never")
+    worker = site.start(stderr=writer)
+    site.wait_for_line("start")
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x")
+    os.set_blocking(writer, True)
+    took = end(worker)
+    job = site.app.get(job_id)
+    assert (worker.returncode, job.status, job.attempts) == (0, Status.QUEUED, 0)
+    assert took <= GRACE + 1 + MARGIN
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_stop_makes_no_new_store_where_the_file_was_moved_away(site: Site, tmp_path: Path) -> None:
+    """It would be empty, and take jobs that are lost when the real file is put back."""
+    worker = site.start()
+    site.wait_until(site.enqueue("quick"), Status.COMPLETED)
+    site.app.close()
+    with site.app.transaction():  # nobody else has the write lock in its hands
+        (tmp_path / "away").mkdir()
+        for file in tmp_path.glob("jobs.db*"):
+            file.rename(tmp_path / "away" / file.name)
+    site.app.close()
+    end(worker)
+    assert list(tmp_path.glob("jobs.db*")) == []
 
 
 def test_a_signal_at_the_very_start_is_honoured(site: Site) -> None:

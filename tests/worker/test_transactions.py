@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -268,19 +269,51 @@ def test_a_callers_connection_carries_the_completion(shop: Shop, make_worker: Ma
     assert (run(shop, make_worker, handler).status, shop.sales(), shop.children()) == (Status.COMPLETED, 1, 1)
 
 
-def test_a_caller_that_rolls_back_and_returns_completes_without_its_writes(shop: Shop, make_worker: MakeWorker) -> None:
-    """The handler decided; its completion is then stored in the ordinary way, with its children."""
+@pytest.mark.parametrize("ends", ["rolls back", "leaves open"])
+def test_a_handler_that_does_not_commit_has_failed(shop: Shop, make_worker: MakeWorker, ends: str) -> None:
+    """Its writes and children are gone, so a job that ended as completed would have lost them without a word."""
+    opened = []
 
     def handler(payload: int, ctx: JobContext) -> None:
         connection = shop.connection()
+        opened.append(connection)
         connection.execute("BEGIN IMMEDIATE")
         with ctx.transaction(connection):
             sell(connection)
             ctx.enqueue(child, 1)
-        connection.execute("ROLLBACK")
-        connection.close()
+        if ends == "rolls back":
+            connection.execute("ROLLBACK")
+        else:
+            threading.Timer(0.1, connection.close).start()
 
-    assert (run(shop, make_worker, handler).status, shop.sales(), shop.children()) == (Status.COMPLETED, 0, 1)
+    job = run(shop, make_worker, handler)
+    assert (job.status, shop.sales(), shop.children()) == (Status.DEAD_LETTER, 0, 0)
+    assert "was not committed" in (job.error or "")
+
+
+def test_an_async_handler_that_does_not_commit_has_failed(shop: Shop, make_worker: MakeWorker) -> None:
+    """The store is asked elsewhere than on the event loop, which others use."""
+    asked_in = []
+
+    async def handler(payload: int, ctx: JobContext) -> None:
+        async with aiosqlite.connect(shop.path, isolation_level=None) as connection:
+            await connection.execute("BEGIN IMMEDIATE")
+            async with ctx.transaction(connection):
+                await connection.execute("INSERT INTO sales VALUES (1)")
+            await connection.execute("ROLLBACK")
+        loop_thread = threading.get_ident()
+        get = shop.store.get
+
+        def watched(*given: Any, **options: Any) -> Any:
+            asked_in.append(threading.get_ident() == loop_thread)
+            return get(*given, **options)
+
+        shop.store.get = watched  # type: ignore[method-assign]
+
+    job = run(shop, make_worker, handler)
+    assert (job.status, shop.sales()) == (Status.DEAD_LETTER, 0)
+    assert "was not committed" in (job.error or "")
+    assert asked_in == [False, False]  # the other one is this test's
 
 
 def test_a_transaction_that_is_tried_again_has_its_children_once(shop: Shop, make_worker: MakeWorker) -> None:

@@ -16,7 +16,7 @@ from onward.context import JobContext
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
 from onward.errors import OutcomeUnknown, StoreUnavailable, ValueRefused
-from onward.events import Event
+from onward.events import Event, Events
 from onward.jobs import NewJob
 from onward.outcome import Completed
 from onward.retry import RetryPolicy
@@ -453,3 +453,26 @@ def test_an_isolated_job_starts_only_when_what_ended_before_it_is_stored(make_wo
     store.enqueue(asked)
     work_off(make_worker(definition, concurrency=4))
     assert started == [(0, ""), (1, "completed"), (2, "completed,completed")]
+
+
+def test_a_failed_try_is_logged_also_where_nobody_listens_to_events(
+    make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A handler with a misspelt name would else fail in silence: the first program of a newcomer. What is secret stays so."""
+
+    def fails(payload: int) -> None:
+        raise RuntimeError("no luck with password=hunter22")
+
+    work = define_job("work", fails, payload=int, retry=RetryPolicy(max_attempts=2, backoff="fixed", base="5s", jitter=0))
+    job = work.new_job(1)
+    store.enqueue([job])
+    worker = make_worker(work, events=Events())
+    work_off(worker)
+    clock.advance(5)
+    work_off(worker)
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if job.id in record.getMessage()]
+    reason = "RuntimeError: no luck with password=[redacted]"
+    assert told == [
+        ("WARNING", f"job {job.id} (work) failed at try 1 of 2, the next one comes in 5s: {reason}"),
+        ("ERROR", f"job {job.id} (work) is dead-lettered after 2 tries: {reason}"),
+    ]

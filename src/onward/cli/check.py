@@ -19,9 +19,9 @@ def command(paths: tuple[str, ...], prefix: str, schema: str, as_json: bool) -> 
     """Find code that enqueues around the primitives.
 
     Reads Python files, and those below folders, and runs none of them. What it finds would lose a job, or promise one that does not
-    belong to its change: the store's own verbs, imports from inside of Onward, SQL that writes its tables, and an enqueue without
-    within= inside an open transaction. A comment "# onward: allow" with a reason behind it lets one place stand. Ends with exit code 1
-    when something is found, or a file cannot be read.
+    belong to its change: the store's own verbs, imports from inside of Onward, SQL that writes its tables, an enqueue without within=
+    inside an open transaction, and one that is put off until after the commit. A comment "# onward: allow" with a reason behind it
+    lets one place stand. Ends with exit code 1 when something is found, or a file cannot be read.
     """
     from onward.enqueue_check import Tables, check_paths
 

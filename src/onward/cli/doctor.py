@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,6 @@ from onward.cli.output import escape, put, put_json, relative
 from onward.cli.target import app_option, elsewhere, json_option, open_store_and_application, url_option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from onward.app import Onward
     from onward.driver import Store
     from onward.inspection import Finding
@@ -50,7 +47,6 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     examined = store.examine()
     yield Finding("store", "ok", store.url)
     yield from examined
-    yield from _looked("writable", lambda: _writable(store))
     yield from _looked("newest job", lambda: _newest_job(store))
     yield from _looked("stuck jobs", lambda: _stuck_jobs(store))
     if app is not None:
@@ -114,21 +110,3 @@ def _one_store(store: Store) -> Iterator[Finding]:
         yield Finding("settings", "ok", "the application names its store itself")
     else:
         yield Finding("settings", "ok", "the settings lead to the same store")
-
-
-def _writable(store: Store) -> Iterator[Finding]:
-    """Whoever may only read a file can look at everything, and neither enqueue nor work. A server says itself what a role may do."""
-    from onward.inspection import Finding
-
-    path: Path | None = getattr(store, "path", None)
-    if path is None:
-        return
-    needed = (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm"), path.parent)
-    effective = os.access in os.supports_effective_ids
-    closed = [str(one) for one in needed if one.exists() and not os.access(one, os.W_OK, effective_ids=effective)]
-    if closed:
-        who = f"this user ({os.geteuid()})"
-        text = f"{who} may not write {', '.join(closed)}: it can neither enqueue nor run jobs; use the user of the workers"
-        yield Finding("writable", "error", text)
-    else:
-        yield Finding("writable", "ok", "this user may write the file, and beside it")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
 from onward.cli.output import put, put_json, say, usage_error
 from onward.cli.target import app_option, json_option, open_application
 from onward.cli.unknown_fields import refuse_unknown_fields
+
+MOST_BYTES = 4 << 20
+"""Of the text of a payload. The payload itself is smaller by far: spaces, and characters written as escapes, are not stored."""
 
 
 @click.command()
@@ -68,12 +70,27 @@ def _read_text(given: str) -> str:
         return given
     where = "stdin" if given == "-" else given[1:]
     try:
-        data = sys.stdin.buffer.read() if given == "-" else Path(where).read_bytes()
-        return data.decode()
+        data = _read_bounded(sys.stdin.buffer) if given == "-" else _read_file(where)
     except OSError as error:
         raise usage_error(f"the payload cannot be read from {where!r}: {error.strerror or error}") from None
+    if len(data) > MOST_BYTES:
+        raise usage_error(
+            f"the payload in {where!r} has more than {MOST_BYTES:,} bytes: store the data elsewhere and enqueue a reference to it"
+        )
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         raise usage_error(f"the payload in {where!r} is not UTF-8 (byte {error.start})") from None
+
+
+def _read_file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return _read_bounded(file)
+
+
+def _read_bounded(file: BinaryIO) -> bytes:
+    """At most a byte more than is allowed: a pipe or a device may never end."""
+    return file.read(MOST_BYTES + 1)
 
 
 def _read_metadata(text: str | None) -> dict[str, Any] | None:

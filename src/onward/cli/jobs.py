@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.output import put, put_json, say, say_error, usage_error
-from onward.cli.target import app_option, json_option, open_store, url_option
+from onward.cli.output import escape, put, put_json, say, say_error, usage_error
+from onward.cli.target import app_option, json_option, onward_as_typed, open_store, target, url_option
 from onward.status import Status
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def list_jobs(
             return
         put_jobs(jobs, store.clock.now())
         if len(jobs) == limit:
-            say(f"There may be more: --before {jobs[-1].id}")
+            say(f"There may be more: --before {escape(jobs[-1].id)}")
 
 
 @command.command()
@@ -95,7 +95,9 @@ def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
         attempts = store.history(job.id)
         now = store.clock.now()
         if as_json:
-            put_json({**job_json(job, raw=raw), "why": explain(job, now), "history": msgspec.to_builtins(attempts)})
+            put_json(
+                {**job_json(job, raw=raw), "why": explain(job, now, onward_as_typed(target())), "history": msgspec.to_builtins(attempts)}
+            )
             return
         for line in job_lines(job, attempts, now, whole=full, raw=raw):
             put(line)
@@ -165,7 +167,7 @@ def _act(ids: tuple[str, ...], as_json: bool, verb: Callable[[Store, str], Job |
             if as_json:
                 put_json({"id": job_id, "ok": True, "status": job.status.value if job else "deleted"})
             else:
-                put(f"{job_id}  {_result(job)}")
+                put(f"{escape(job_id)}  {_result(job)}")
     return 1 if refused else 0
 
 

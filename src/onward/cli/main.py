@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from onward.cli.output import ReaderGone, say_error
-from onward.cli.target import app_option, url_option
+from onward.cli.target import Target, app_option, url_option, with_exact_migrate
 from onward.errors import OnwardError
 from onward.spelling import did_you_mean
 
@@ -34,7 +34,7 @@ COMMANDS = {
     "demo": "Run sample jobs in a database of their own.",
     "completion": "Print the script that completes commands in a shell.",
 }
-HIDDEN = ("worker_process",)
+HIDDEN = ("worker_process", "isolated_process")
 """What the supervisor starts; not for people."""
 
 
@@ -55,6 +55,13 @@ class Commands(click.Group):
         if name not in COMMANDS and name not in HIDDEN and not name.startswith("-"):
             ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except OnwardError as error:
+            error.args = (with_exact_migrate(str(error), ctx.ensure_object(Target)),)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from onward.cli.output import escape, put, put_json, usage_error
-from onward.cli.target import app_option, json_option, open_store, url_option
+from onward.cli.target import app_option, check_migrated, json_option, open_store, url_option
 
 if TYPE_CHECKING:
     from onward.driver import Store
@@ -28,7 +28,7 @@ def command(check: bool, as_sql: bool, as_json: bool) -> None:
             _print_sql(store, as_json)
             return
         if check:
-            _check(store)
+            check_migrated(store)
         else:
             store.migrate()
         if as_json:
@@ -43,10 +43,3 @@ def _print_sql(store: Store, as_json: bool) -> None:
         put_json({"store": store.url, "sql": script})
     else:
         put(script.removesuffix("\n"))
-
-
-def _check(store: Store) -> None:
-    from onward.errors import SchemaOutOfDate
-
-    if store.needs_migration():
-        raise SchemaOutOfDate(f"the tables of {store.url} are missing or older than this Onward: run onward migrate")

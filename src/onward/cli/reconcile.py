@@ -6,6 +6,8 @@ import click
 
 from onward.cli.output import escape, put, put_json, say
 from onward.cli.target import app_option, json_option, open_application
+from onward.error_text import describe_error
+from onward.errors import OnwardError
 
 
 @click.command()
@@ -21,7 +23,12 @@ def command(as_json: bool) -> int:
         if not app.reconcilers:
             say("The application has nothing to reconcile: Onward(reconcile=[...]) names its checks.")
         for reconciler in app.reconcilers:
-            result = reconciler.reconcile(app.store)
+            try:
+                result = reconciler.reconcile(app.store)
+            except OnwardError:
+                raise
+            except Exception as error:
+                raise OnwardError(f"reconciling {reconciler.name} failed: {describe_error(error)}") from error
             found += len(result.discrepancies)
             if as_json:
                 put_json(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from onward.cli.output import escape, put
+from onward.cli.output import escape, put, shorten
 
 Cell = str | int | float | None
+WIDEST = 200
+"""Characters of a cell: one that somebody filled with a book does not push every other out of sight."""
 Paint = Callable[[str], str]
 """Adds colour to a cell that is padded already, so that colour never changes a width."""
 
@@ -43,4 +45,4 @@ def _text(cell: Cell) -> str:
         return f"{cell:,.3f}".rstrip("0").rstrip(".")
     if isinstance(cell, int):
         return f"{cell:,}"
-    return escape(cell)
+    return shorten(escape(cell), WIDEST)

@@ -19,6 +19,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 TAKES_ITS_OWN = "this command uses the application's own store: leave --url out; ONWARD_URL counts only where the application names none"
+NO_APPLICATION = "no application is given: pass -A module:attribute, or set ONWARD_APP"
+MIGRATE = "run onward migrate"
+"""The words of every error that only a migration mends."""
 
 
 class Target(Struct):
@@ -75,6 +78,32 @@ def chosen_application() -> str | None:
     return target().app or find_app()
 
 
+def needed_application() -> str:
+    """``chosen_application``, for commands that cannot do without. Raises a usage error."""
+    name = chosen_application()
+    if name is None:
+        raise usage_error(NO_APPLICATION if target().url is None else f"{NO_APPLICATION}; it names its store, so leave --url out")
+    if target().url is not None:
+        raise usage_error(TAKES_ITS_OWN)
+    return name
+
+
+def with_exact_migrate(message: str, given: Target) -> str:
+    """An error's text, in which the advice to migrate is a command that can be pasted, without the password of its URL."""
+    return message.replace(MIGRATE, f"run {onward_as_typed(given)} migrate") if MIGRATE in message else message
+
+
+def onward_as_typed(given: Target) -> str:
+    """The command as it has to be typed to reach the same store again, without the password of its URL."""
+    from shlex import quote
+
+    from onward.settings import safe_url
+
+    if given.url:
+        return f"onward -u {quote(safe_url(given.url))}"
+    return f"onward -A {quote(given.app)}" if given.app else "onward"
+
+
 @contextmanager
 def open_application(*, may_create: bool = False) -> Iterator[Onward]:
     """The application, for commands that need its definitions. Raises ``ApplicationNotFound``, or a usage error.
@@ -83,12 +112,7 @@ def open_application(*, may_create: bool = False) -> Iterator[Onward]:
     """
     from onward.application import load_application
 
-    if target().url is not None:
-        raise usage_error(TAKES_ITS_OWN)
-    name = chosen_application()
-    if name is None:
-        raise usage_error("no application is given: pass -A module:attribute, or set ONWARD_APP")
-    with load_application(name) as app:
+    with load_application(needed_application()) as app:
         _check_made(app.store, may_create)
         yield app
 
@@ -144,11 +168,18 @@ def elsewhere(store: Store) -> tuple[str, str] | None:
 
 
 def _check_made(store: Store, may_create: bool) -> None:
-    from onward.errors import SchemaOutOfDate, StoreUnavailable
+    from onward.errors import StoreUnavailable
 
     if may_create:
         return
     if not store.exists():
-        raise StoreUnavailable(f"there is no {store.url}: 'onward migrate' makes it, or correct the URL")
+        raise StoreUnavailable(f"there is no {store.url}: correct the URL, or {MIGRATE}")
+    check_migrated(store)
+
+
+def check_migrated(store: Store) -> None:
+    """Raise ``SchemaOutOfDate`` if there is something to migrate."""
+    from onward.errors import SchemaOutOfDate
+
     if store.needs_migration():
-        raise SchemaOutOfDate(f"{store.url} has no tables of Onward, or older ones: 'onward migrate' makes them")
+        raise SchemaOutOfDate(f"{store.url} has no tables of Onward, or older ones: {MIGRATE}")

@@ -9,27 +9,30 @@ from onward.jobs import Job
 from onward.status import Status
 
 
-def explain(job: Job, now: datetime) -> str:
-    """Say why the job is not running now, and what would change that. ``now`` is by the store's clock."""
+def explain(job: Job, now: datetime, onward: str = "onward") -> str:
+    """Say why the job is not running now, and what would change that.
+
+    ``now`` is by the store's clock, ``onward`` the command as it has to be typed to reach this store.
+    """
     match job.status:
         case Status.QUEUED | Status.RETRYING:
-            return _waiting(job, now)
+            return _waiting(job, now, onward)
         case Status.IN_PROGRESS:
             return _running(job, now)
         case Status.DEAD_LETTER:
-            return f"It will not run again by itself. 'onward jobs retry {job.id}' queues it again with all its tries."
+            return f"It will not run again by itself. '{onward} jobs retry {job.id}' queues it again with all its tries."
         case Status.CANCELLED:
-            return f"It was cancelled. 'onward jobs retry {job.id}' queues it again."
+            return f"It was cancelled. '{onward} jobs retry {job.id}' queues it again."
         case _:
             return "It is done. To run it again, enqueue a copy."
 
 
-def _waiting(job: Job, now: datetime) -> str:
+def _waiting(job: Job, now: datetime, onward: str) -> str:
     if job.expires_at is not None and job.expires_at <= now:
         return f"It expired {_when(job.expires_at, now)}; the next worker that looks at its queue cancels it."
     if job.scheduled_at > now:
         after = "after its last failure, " if job.status is Status.RETRYING else ""
-        return f"It is due {after}{_when(job.scheduled_at, now)}. 'onward jobs run {job.id}' makes it due now."
+        return f"It is due {after}{_when(job.scheduled_at, now)}. '{onward} jobs run {job.id}' makes it due now."
     match job.blocked_by:
         case "type":
             return f"It is due, but no worker that served queue {job.queue!r} knew the type {job.type!r}: start one whose application does."

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.output import usage_error
-from onward.cli.target import TAKES_ITS_OWN, app_option, chosen_application, target
+from onward.cli.target import app_option, needed_application
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +31,9 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
 
     SIGTERM or Ctrl-C: claim no more, let running jobs finish within the grace, give back the rest. A second Ctrl-C ends at once.
     Lifecycle events are written to stdout as JSON lines, log records to stderr.
+
+    A log-in that is refused at the start, a database that is not there, or a file that is none, ends the command with exit code 3. A
+    server that cannot be reached is waited for, unless --drain is given; a log-in that is refused later is tried again.
     """
     from onward.events import Events
     from onward.settings import Settings
@@ -39,11 +41,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
     from onward.worker.reports import Reports
     from onward.worker.supervisor import Supervisor
 
-    if target().url is not None:
-        raise usage_error(TAKES_ITS_OWN)
-    app = chosen_application()
-    if app is None:
-        raise usage_error("no application is given: pass -A module:attribute, or set ONWARD_APP")
+    app = needed_application()
     settings = Settings(given)
     configure_logging()
     options = {
@@ -64,7 +62,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
         concurrency=settings.concurrency,
         open_store=_store_at,
         reports=Reports(Events([LifecycleLog()]), None),
-    ).run()
+    ).run(is_last=True)
 
 
 def _command_line(app: str, options: dict[str, Any]) -> Callable[[ChildPipes], Sequence[str]]:

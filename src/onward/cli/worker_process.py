@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from onward.cli.target import app_option, elsewhere, open_application
+from onward.cli.target import app_option, elsewhere, needed_application, open_application
 
 if TYPE_CHECKING:
     from onward.app import Onward
@@ -32,6 +32,7 @@ def command(options: str, pipes: str) -> int:
         log = LifecycleLog()
         app.events.subscribe(log)
         _say_where(app, given, log)
+        given["application"] = needed_application()
         return run_supervised(app.store, lambda **own: app.worker(**given, **own), decode(pipes, type=ChildPipes))
 
 
@@ -43,10 +44,15 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
     from onward.clock import SystemClock
     from onward.errors import StoreBusy, StoreUnavailable
     from onward.inspection import JobFilter
+    from onward.spelling import nearest
 
     logger = logging.getLogger("onward.worker")
     if other := elsewhere(app.store):
         logger.warning("%s names %s, but the application names its own store, which is used: %s", *other, app.store.url)
+    declared = {definition.queue for definition in app.definitions}
+    for queue in options["queues"]:
+        if queue not in declared and (meant := nearest(queue, sorted(declared))):
+            logger.warning("no job of this application is declared for the queue %r, which is served: is %r meant?", queue, meant)
     is_new = not app.store.exists()
     line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
     try:

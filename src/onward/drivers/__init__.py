@@ -6,6 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from onward.errors import InvalidSetting
+from onward.settings import safe_url
+from onward.spelling import nearest
 
 if TYPE_CHECKING:
     from onward.clock import Clock
@@ -30,12 +32,14 @@ def connect(url: str, *, clock: Clock, strict: bool = False, migrate: bool = Fal
         return _sqlite(url, clock, strict)
     if scheme.partition("+")[0] in ("postgres", "postgresql"):
         return _postgres(url, clock, migrate)
-    raise InvalidSetting(f"{_shown(url)!r} names no backend of Onward: use {EXAMPLES}")
+    close = nearest(scheme, ("sqlite", "postgresql", "memory"))
+    meant = f"did you mean {close!r}?" if close else f"use {EXAMPLES}"
+    raise InvalidSetting(f"{_shown(url)!r} names no backend of Onward: {meant}")
 
 
 def _memory(url: str, clock: Clock) -> Store:
     if url.partition(":")[2] not in ("", "//", "///"):
-        raise InvalidSetting(f"memory:// takes nothing after it, not {url!r}")
+        raise InvalidSetting("memory:// takes nothing after it")
     store: Store = import_module("onward.drivers.memory").MemoryStore(clock=clock)
     return store
 
@@ -58,11 +62,16 @@ def _postgres(url: str, clock: Clock, migrate: bool) -> Store:
     from onward.settings import Settings
 
     conninfo, options = read_url(url)
-    store = PostgresStore(conninfo, clock=clock, listen_url=Settings().listen_url, migrate=migrate, **options)
+    listen = Settings()["listen_url"]
+    try:
+        listen_url = None if listen.value is None else read_url(listen.value)[0]
+    except InvalidSetting as error:
+        raise InvalidSetting(f"listen_url ({listen.source}): {error}") from None
+    store = PostgresStore(conninfo, clock=clock, listen_url=listen_url, migrate=migrate, **options)
     store.whole_url = url
     return store
 
 
 def _shown(url: str) -> str:
     # A mistyped URL may hold a password.
-    return url if "@" not in url else url.partition(":")[0] + "://…"
+    return safe_url(url) if "@" not in url else url.partition(":")[0] + "://…"

@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from onward.errors import NoTransaction
+from onward.errors import NoTransaction, TransactionOpen
+from onward.spelling import with_article
 
 Colour = Literal["sync", "async"]
 
@@ -56,6 +57,22 @@ def commits_by_itself(advice: str) -> NoTransaction:
     )
 
 
+def leads_elsewhere(theirs: str, ours: str) -> NoTransaction:
+    """Make the error for a connection to tables of Onward's that are another store's."""
+    return NoTransaction(
+        f"the connection given as within= leads to {theirs}, which has tables of Onward as well, and the jobs of this store are in {ours}: "
+        "no transaction spans both; give a connection to the database of the jobs, or enqueue without within= after the commit"
+    )
+
+
+def ended_inside() -> TransactionOpen:
+    """Make the error for a run whose transaction was committed or rolled back before the block of ``ctx.transaction()`` was left."""
+    return TransactionOpen(
+        "the transaction was committed or rolled back inside the block of ctx.transaction(), so the job's completion cannot be part of it: "
+        "what was written before that may be stored, and the job is not completed; commit behind the block"
+    )
+
+
 def _wrong_colour(connection: Any, colour: str) -> str:
     if colour == "async":
         return (
@@ -89,4 +106,4 @@ def _library(name: str) -> str:
 
 
 def _name(connection: Any) -> str:
-    return f"a {type(connection).__module__}.{type(connection).__qualname__}"
+    return with_article(f"{type(connection).__module__}.{type(connection).__qualname__}")

@@ -6,22 +6,14 @@ A name may be several things; if one of them is Onward's, that counts. What cann
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
-from enum import Enum
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
+from onward.enqueue_check.known import APP, CLASSES, ENQUEUE_VERBS, MAKES, WRAPPERS, Known
 from onward.enqueue_check.scopes import Binding, Module, Scope
-
-
-class Known(Enum):
-    """The values that the rules ask for."""
-
-    APP = "an Onward"
-    STORE = "its store"
-    ENQUEUE = "one of its verbs that enqueue"
-    CONNECTION = "a connection whose 'with' block is a transaction"
 
 
 class Reference(Struct, frozen=True):
@@ -42,25 +34,6 @@ class Defined(Struct, frozen=True, eq=False):
 Value: TypeAlias = Known | Reference | Defined | None
 Definitions: TypeAlias = list[tuple[Binding, Scope]]
 
-ENQUEUE_VERBS = frozenset(f"{colour}enqueue{form}" for colour in ("", "a") for form in ("", "_in", "_at", "_many"))
-_APP = frozenset({"onward.Onward", "onward.app.Onward"})
-_MAKES: dict[str, Known] = {
-    "onward.application.load_application": Known.APP,
-    "sqlite3.connect": Known.CONNECTION,
-    "psycopg.connect": Known.CONNECTION,
-    "psycopg.Connection.connect": Known.CONNECTION,
-    "psycopg.AsyncConnection.connect": Known.CONNECTION,
-    "psycopg2.connect": Known.CONNECTION,
-}
-_ANNOTATED: dict[str, Known] = {
-    **dict.fromkeys(_APP, Known.APP),
-    **dict.fromkeys(("onward.driver.Store", "onward.driver.Driver"), Known.STORE),
-    **dict.fromkeys(("sqlite3.Connection", "psycopg.Connection", "psycopg.AsyncConnection"), Known.CONNECTION),
-}
-_WRAPPERS = frozenset({"Optional", "Union", "Annotated", "Final", "ClassVar"})
-_GIVES_ON_ENTRY = frozenset(
-    {"Iterator", "AsyncIterator", "Generator", "AsyncGenerator", "AbstractContextManager", "AbstractAsyncContextManager", "ContextManager"}
-)
 _DEEPEST = 60
 
 
@@ -72,9 +45,20 @@ class Tracing:
         for module in modules:
             self._by_name.setdefault(module.parts[-1] if module.parts else "", []).append(module)
         self._depth = 0
-        self._values: dict[tuple[ast.AST, Scope], Value] = {}
-        """What was worked out before. What is being worked out stands here as None, so that a circle ends."""
-        self._imports: dict[tuple[str, Module], Definitions] = {}
+        self._answers: dict[Hashable, Any] = {}
+        """What was worked out before. What is being worked out stands here as nothing, so that a circle ends."""
+
+    def _once(self, asked: Hashable, work_out: Callable[[], Any], nothing: Any = None) -> Any:
+        if self._depth >= _DEEPEST:
+            return nothing
+        if asked not in self._answers:
+            self._answers[asked] = nothing
+            self._depth += 1
+            try:
+                self._answers[asked] = work_out()
+            finally:
+                self._depth -= 1
+        return self._answers[asked]
 
     # -- definitions -------------------------------------------------------------------------------------------------
 
@@ -88,9 +72,7 @@ class Tracing:
         return []
 
     def _named(self, name: str, scope: Scope) -> Definitions:
-        found_in: Scope | None = scope
-        while found_in is not None and name not in found_in.names:
-            found_in = found_in.parent
+        found_in = _scope_of(name, scope)
         if found_in is None:
             return [one for package in scope.module.stars for one in self._imported(f"{package}.{name}", scope.module)]
         found: Definitions = []
@@ -103,11 +85,9 @@ class Tracing:
 
     def _imported(self, path: str, importer: Module) -> Definitions:
         """What a dotted name is bound to in the checked files; else, and for all of Onward, the import itself."""
-        asked = (path, importer)
-        if asked not in self._imports:
-            self._imports[asked] = []
-            self._imports[asked] = self._look_up(path.split("."), importer) or [(Binding("import", path=path), importer.scope)]
-        return self._imports[asked]
+        itself = [(Binding("import", path=path), importer.scope)]
+        found: Definitions = self._once(("imported", path, importer), lambda: self._look_up(path.split("."), importer) or itself, [])
+        return found
 
     def _look_up(self, parts: list[str], importer: Module) -> Definitions:
         for length in range(len(parts) - 1 if parts[0] != "onward" else 0, 0, -1):
@@ -122,7 +102,11 @@ class Tracing:
     def _module(self, parts: list[str], importer: Module) -> Module | None:
         """The checked module of this name; of several, the one whose path has most in common with the importer's."""
         found = [one for one in self._by_name.get(parts[-1], ()) if list(one.parts[-len(parts) :]) == parts]
-        return max(found, key=lambda one: _in_common(one.parts, importer.parts), default=None)
+
+        def in_common(one: Module) -> int:
+            return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one.parts, importer.parts, strict=False))))
+
+        return max(found, key=in_common, default=None)
 
     def _attribute(self, value: Value, attribute: str, scope: Scope) -> Definitions:
         match value:
@@ -151,17 +135,8 @@ class Tracing:
 
     def value(self, node: ast.AST | None, scope: Scope) -> Value:
         """What an expression stands for."""
-        if node is None or self._depth >= _DEEPEST:
-            return None
-        asked = (node, scope)
-        if asked not in self._values:
-            self._values[asked] = None
-            self._depth += 1
-            try:
-                self._values[asked] = self._value(node, scope)
-            finally:
-                self._depth -= 1
-        return self._values[asked]
+        found: Value = None if node is None else self._once(("value", node, scope), lambda: self._value(node, scope))
+        return found
 
     def _value(self, node: ast.AST, scope: Scope) -> Value:
         match node:
@@ -174,16 +149,14 @@ class Tracing:
             case ast.Await(inner) | ast.NamedExpr(_, inner):
                 return self.value(inner, scope)
             case ast.IfExp(_, one, other):
-                return self.value(one, scope) or self.value(other, scope)
+                return _first(self.value(each, scope) for each in (one, other))
             case ast.BoolOp(_, values):
                 return _first(self.value(one, scope) for one in values)
         return None
 
     def _instance(self, name: str, scope: Scope) -> Value:
         """What ``self`` is."""
-        found_in: Scope | None = scope
-        while found_in is not None and name not in found_in.names:
-            found_in = found_in.parent
+        found_in = _scope_of(name, scope)
         if found_in is None or found_in.instance_name != name or found_in.of_class is None:
             return None
         node = found_in.of_class.node
@@ -210,23 +183,13 @@ class Tracing:
         match binding.kind, binding.node:
             case "import", _:
                 return Reference(binding.path)
-            case "value", node:
+            case "value" | "entered", node:
                 return self.value(node, scope)
             case "annotation", node:
                 return self.annotated(node, scope)
-            case "entered", node:
-                return self._entered(node, scope)
             case "function" | "class", (ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef()) as node:
                 return Defined(node, scope)
         return None
-
-    def _entered(self, node: ast.AST | None, scope: Scope) -> Value:
-        value = self.value(node, scope)
-        if value is None and isinstance(node, ast.Call):
-            called = self.value(node.func, scope)
-            if isinstance(called, Defined) and not isinstance(called.node, ast.ClassDef):
-                return self.annotated(called.node.returns, called.scope, on_entry=True)
-        return value
 
     def _result(self, call: ast.Call, function: Value, scope: Scope) -> Value:
         match function:
@@ -234,45 +197,47 @@ class Tracing:
                 return self._made(function)
             case Defined((ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns)), defined_in):
                 return self.annotated(returns, defined_in)
-            case Reference(path) if path in _APP:
-                return Known.APP
             case Reference(path) if path.rpartition(".")[2] == "cast" and call.args:
                 return self.annotated(call.args[0], scope)
-            case Reference("importlib.import_module") if call.args and isinstance(call.args[0], ast.Constant):
-                return Reference(str(call.args[0].value))
             case Reference(path):
-                return _MAKES.get(path)
+                return MAKES.get(path)
+            case Known.SESSION_MAKER:
+                return Known.SESSION
             case None if (asked := asked_attribute(call)) is not None:
                 return self.member(self.value(asked[0], scope), asked[1], scope)
         return None
 
     def _made(self, defined: Defined) -> Value:
         """An instance of a class: an ``Onward`` if that is among its bases, or theirs."""
-        if any(isinstance(one, Reference) and one.path in _APP for one in self._bases(defined)):
+        if any(isinstance(one, Reference) and one.path in APP for one in self._bases(defined)):
             return Known.APP
         return Defined(defined.node, defined.scope, is_instance=True)
 
-    def annotated(self, node: ast.AST | None, scope: Scope, *, on_entry: bool = False) -> Value:
-        """What has this annotation; with ``on_entry``, what a ``with`` block gets whose context manager is made by such a generator."""
+    def annotated(self, node: ast.AST | None, scope: Scope) -> Value:
+        """What has this annotation, or is in a block whose context manager is made by such a generator."""
+        found: Value = None if node is None else self._once(("annotated", node, scope), lambda: self._annotated(node, scope))
+        return found
+
+    def _annotated(self, node: ast.AST, scope: Scope) -> Value:
         match node:
             case ast.Constant(str(text)):
                 try:
-                    return self.annotated(ast.parse(text, mode="eval").body, scope, on_entry=on_entry)
+                    return self.annotated(ast.parse(text, mode="eval").body, scope)
                 except (SyntaxError, ValueError, RecursionError):
                     return None
             case ast.BinOp(left, ast.BitOr(), right):
-                return self.annotated(left, scope) or self.annotated(right, scope)
-            case ast.Subscript(base, inner):
-                name = ast.unparse(base).rpartition(".")[2]
-                options = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                if name in _WRAPPERS or (on_entry and name in _GIVES_ON_ENTRY):
-                    return _first(self.annotated(one, scope) for one in options)
-                return None
+                return _first(self.annotated(each, scope) for each in (left, right))
+            case ast.Subscript(base, inner) if ast.unparse(base).rpartition(".")[2] in WRAPPERS:
+                return _first(self.annotated(one, scope) for one in (inner.elts if isinstance(inner, ast.Tuple) else [inner]))
             case ast.Name() | ast.Attribute():
                 value = self.value(node, scope)
                 if isinstance(value, Reference):
-                    return _ANNOTATED.get(value.path)
-                return self._made(value) if isinstance(value, Defined) and isinstance(value.node, ast.ClassDef) else None
+                    return CLASSES.get(value.path)
+                if isinstance(value, Defined):
+                    return self._made(value) if isinstance(value.node, ast.ClassDef) else None
+                return _first(
+                    self.annotated(one.node, seen_from) for one, seen_from in self.definitions(node, scope) if one.kind == "value"
+                )
         return None
 
 
@@ -294,10 +259,9 @@ def _first(values: Iterator[Value]) -> Value:
     return known
 
 
-def _in_common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    count = 0
-    for mine, yours in zip(one, other, strict=False):
-        if mine != yours:
-            break
-        count += 1
-    return count
+def _scope_of(name: str, scope: Scope) -> Scope | None:
+    """The scope that binds the name, as it is seen from this one."""
+    found: Scope | None = scope
+    while found is not None and name not in found.names:
+        found = found.parent
+    return found

@@ -6,7 +6,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-Rule: TypeAlias = Literal["store-verb", "private", "internal-import", "raw-sql", "missing-within", "allow-without-reason", "unreadable"]
+Rule: TypeAlias = Literal[
+    "store-verb", "private", "internal-import", "raw-sql", "missing-within", "after-commit", "allow-without-reason", "unreadable"
+]
 
 INSTEAD: dict[Rule, str] = {
     "store-verb": "use app.enqueue(definition, payload), with within=connection to join a transaction",
@@ -14,6 +16,7 @@ INSTEAD: dict[Rule, str] = {
     "internal-import": "use Onward(url, jobs=[...]) and its verbs: app.enqueue, app.cancel, app.retry",
     "raw-sql": "use app.enqueue(definition, payload, within=connection), or app.cancel, app.retry and app.delete",
     "missing-within": "add within= with the connection or session of that transaction, or enqueue behind its block",
+    "after-commit": "call it inside the transaction, with within= and its connection or session",
     "allow-without-reason": "say why behind it: # onward: allow, and the reason",
     "unreadable": "nothing in it was checked",
 }
@@ -35,3 +38,7 @@ class Violation(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}: {self.found}: {self.instead}"
+
+
+Finding: TypeAlias = tuple[Violation, int, int]
+"""With the first and the last line of the statement that it stands in."""

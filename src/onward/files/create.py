@@ -75,7 +75,7 @@ def _place(directory: int, temporary: str, name: str, data: bytes, path: str, ov
 
 def _make_durable(directory: int, name: str) -> None:
     # An earlier try of ours may have died before its fsync, or somebody else wrote the file.
-    with opened(name, os.O_RDONLY, dir_fd=directory) as descriptor:
+    with opened(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0), dir_fd=directory) as descriptor:
         os.fsync(descriptor)
 
 

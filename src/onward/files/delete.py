@@ -50,19 +50,25 @@ def delete_file(
 def _move_aside(directory: int, name: str, aside: str, path: str, sha256: str | None) -> bool:
     if find_file(directory, name) is None:
         return False
-    if sha256 is not None and (content := read_bytes(directory, name)) is not None and digest(content) != sha256.lower():
-        raise PermanentJobError(f"{path!r} has changed: its content is not the one that was to be deleted")
+    _check_content(directory, name, path, sha256)
     try:
         os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
     except FileNotFoundError:
         return False
     try:
         find_file(directory, aside)
+        _check_content(directory, aside, path, sha256)
     except PermanentJobError:
-        # Something else was swapped in since we looked: it goes back as it was.
-        os.rename(aside, name, src_dir_fd=directory, dst_dir_fd=directory)
+        # Something else was swapped in since we looked: it goes back as it was, unless a still newer one has its name.
+        if find_file(directory, name) is None:
+            os.rename(aside, name, src_dir_fd=directory, dst_dir_fd=directory)
         raise
     return True
+
+
+def _check_content(directory: int, name: str, path: str, sha256: str | None) -> None:
+    if sha256 is not None and (content := read_bytes(directory, name)) is not None and digest(content) != sha256.lower():
+        raise PermanentJobError(f"{path!r} has changed: its content is not the one that was to be deleted")
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from onward.errors import InvalidPayload, PermanentJobError, TransientJobError
 
 LONGEST_PATH = 1024
 LONGEST_NAME = 255
+DEEPEST = 64
+"""Levels. Whoever looks through the base holds a descriptor for each, and a process may have as few as 256."""
 OUR_PREFIX = ".onward-"
 """Names that begin so are ours: temporary files. No job may ask for one."""
 
@@ -47,6 +49,8 @@ def split_path(path: str) -> tuple[str, ...]:
     if sum(sizes) + len(sizes) - 1 > LONGEST_PATH or max(sizes) > LONGEST_NAME:
         raise UnsafePath(f"the path {path[:60]!r}… is too long: at most {LONGEST_NAME} bytes a name and {LONGEST_PATH} in all")
     parts = tuple(path.split("/"))
+    if len(parts) > DEEPEST:
+        raise UnsafePath(f"the path {path[:60]!r}… has {len(parts)} levels: at most {DEEPEST} are allowed")
     for part in parts:
         if part in ("", ".", ".."):
             raise UnsafePath(f"the path {path!r:.200} has an empty part, '.' or '..': write the plain path of a file below the base")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable
@@ -17,6 +18,10 @@ from onward.events import Event
 
 LONGEST_LINE = 4096
 """Bytes. A pipe takes that much in one piece, so lines of several worker processes never mix."""
+WRITE_WITHIN = 0.5
+"""Seconds that a record waits for whoever reads stderr."""
+LONGEST_NAME = 255
+"""Characters of what is usually shorter by far; a row that was written by hand may hold anything."""
 LONGEST_ERROR = 600
 """Characters: at four bytes each it leaves room for the other fields."""
 
@@ -68,17 +73,66 @@ def describe(event: Event, *, at: str) -> dict[str, Any]:
     return {
         "event": event.event,
         "at": at,
-        "job_id": event.job_id,
-        "job_type": event.job_type,
-        "queue": event.queue,
-        "worker_id": event.worker_id,
+        "job_id": _harmless(event.job_id, LONGEST_NAME),
+        "job_type": _harmless(event.job_type, LONGEST_NAME),
+        "queue": _harmless(event.queue, LONGEST_NAME),
+        "worker_id": _harmless(event.worker_id, LONGEST_NAME),
         "attempts": event.attempts,
         "priority": event.priority,
         "duration_ms": None if event.duration_ms is None else round(event.duration_ms, 3),
         "error": _harmless(event.error, LONGEST_ERROR),
-        "correlation_id": _harmless(event.correlation_id, 255),
+        "correlation_id": _harmless(event.correlation_id, LONGEST_NAME),
         "committed": event.committed,
     }
+
+
+class HarmlessFormatter(logging.Formatter):
+    """A record as text in which no secret, no command for a terminal and no line that could pass for another record is left.
+
+    What is logged may hold text of rows, and tracebacks of an application's own code.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        from onward.error_text import bound_error  # compiling its patterns takes as long as importing half of this package
+
+        return bound_error(super().format(record)).replace("\n", "\n    ")
+
+
+class PatientHandler(logging.StreamHandler[TextIO]):
+    """Writes to a pipe that nobody may read any more: a record is left out rather than that its writer waits for ever.
+
+    A supervisor that stood still in a log line could neither stop its workers nor be stopped.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records_lost = 0
+        self._is_stuck = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            descriptor = self.stream.fileno()
+        except (OSError, ValueError, AttributeError):
+            super().emit(record)
+            return
+        try:
+            left = (self.format(record) + self.terminator).encode("utf-8", "backslashreplace")
+            self.stream.flush()
+            while left:
+                # A pipe that can be written takes a piece of this size at once.
+                if not self._can_write(descriptor):
+                    self.records_lost += 1
+                    return
+                left = left[os.write(descriptor, left[: select.PIPE_BUF]) :]
+        except Exception:  # noqa: BLE001 - as every handler: what cannot be logged harms nobody
+            self.handleError(record)
+
+    def _can_write(self, descriptor: int) -> bool:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        # Once it was stuck, the next record does not wait for it again.
+        self._is_stuck = not poll.poll(0 if self._is_stuck else WRITE_WITHIN * 1000)
+        return not self._is_stuck
 
 
 def configure_logging(level: int = logging.INFO) -> None:
@@ -86,8 +140,8 @@ def configure_logging(level: int = logging.INFO) -> None:
     root = logging.getLogger()
     if root.handlers or logging.getLogger("onward").handlers:
         return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler = PatientHandler()
+    handler.setFormatter(HarmlessFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root.addHandler(handler)
     root.setLevel(level)
 

@@ -14,6 +14,7 @@ from onward.definition import Duration
 from onward.durations import parse_duration
 from onward.errors import OnwardError
 from onward.outcome import Outcome
+from onward.steps import drive, drive_awaited
 from onward.turn import Claim, Demand, Settlement, Turn
 
 if TYPE_CHECKING:
@@ -60,27 +61,13 @@ def drain(app: Onward, *, queues: Iterable[str] = (), ahead: Duration | None = N
     """
     _refuse_running_loop()
     executor, reports = _prepare(app)
-    rounds = _rounds(app, reports, tuple(queues), ahead, at_most)
-    try:
-        claim = next(rounds)
-        while True:
-            claim = rounds.send(executor.run(claim))
-    except StopIteration as end:
-        drained: Drained = end.value
-        return drained
+    return drive(executor.run, _rounds(app, reports, tuple(queues), ahead, at_most))
 
 
 async def adrain(app: Onward, *, queues: Iterable[str] = (), ahead: Duration | None = None, at_most: int = 10_000) -> Drained:
     """``drain`` for a test that runs on an event loop; async handlers run on that loop."""
     executor, reports = _prepare(app)
-    rounds = _rounds(app, reports, tuple(queues), ahead, at_most)
-    try:
-        claim = next(rounds)
-        while True:
-            claim = rounds.send(await executor.run_async(claim))
-    except StopIteration as end:
-        drained: Drained = end.value
-        return drained
+    return await drive_awaited(executor.run_async, _rounds(app, reports, tuple(queues), ahead, at_most))
 
 
 def _rounds(
@@ -89,7 +76,7 @@ def _rounds(
     """Yield each claim, take back how it ended, and settle that in the turn that claims the next one."""
     drained = Drained()
     types = app.definitions.leases()
-    demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues)
+    demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues, unblocks=True)
     left = None if ahead is None else parse_duration(ahead)
     swept = app.store.sweep(types)
     reports.swept(swept)
@@ -106,6 +93,8 @@ def _rounds(
                 )
             reports.claimed(turn.claims[0])
             ended = ((yield turn.claims[0]),)
+        elif turn.leaves_blocked and turn.expired:
+            continue
         elif turn.next_due is None:
             return drained
         elif turn.next_due:

@@ -7,15 +7,18 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from onward.worker.endings import describe_end
 from onward.worker.producer import MOST_HELD
 from onward.worker.started import StartedJobs, create_map
 from onward.worker.worker import make_lease_owner
 
+MOST_LOOKS = 5
 QUIT_AT_ONCE = 130
 """The exit code after a second SIGINT, as a shell has it."""
 
@@ -41,22 +44,30 @@ class Report(Struct, frozen=True):
 
 
 class Child:
-    """Starts the process at once, in a process group of its own: a terminal's Ctrl-C reaches the supervisor alone."""
+    """Starts the process at once, in a session of its own: a terminal's Ctrl-C reaches the supervisor alone, and what the worker starts
+    can be found, such as the groups of its isolated jobs.
+    """
 
     def __init__(self, command: Callable[[ChildPipes], Sequence[str]], *, nonce: str, size: int) -> None:
-        descriptor = create_map(size + 2 * MOST_HELD)
-        self.started = StartedJobs(descriptor)
-        lifeline, self._lifeline = os.pipe()
-        self.report, report = os.pipe()
-        os.set_blocking(self.report, False)
-        inherited = (descriptor, lifeline, report)
-        try:
+        with contextlib.ExitStack() as unless_started, contextlib.ExitStack() as inherited:
+            descriptor = create_map(size + 2 * MOST_HELD)
+            inherited.callback(os.close, descriptor)
+            self.started = StartedJobs(descriptor)
+            unless_started.callback(self.started.close)
+            lifeline, self._lifeline = os.pipe()
+            inherited.callback(os.close, lifeline)
+            unless_started.callback(os.close, self._lifeline)
+            self.report, report = os.pipe()
+            inherited.callback(os.close, report)
+            unless_started.callback(os.close, self.report)
+            os.set_blocking(self.report, False)
             self._process = subprocess.Popen(
-                command(ChildPipes(nonce, descriptor, lifeline, report)), pass_fds=inherited, stdin=subprocess.DEVNULL, process_group=0
+                command(ChildPipes(nonce, descriptor, lifeline, report)),
+                pass_fds=(descriptor, lifeline, report),
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        finally:
-            for one in inherited:
-                os.close(one)
+            unless_started.pop_all()
         self.pid = self._process.pid
         self.lease_owner = make_lease_owner(self.pid, nonce)
         self.store_url: str | None = None
@@ -84,7 +95,7 @@ class Child:
 
     @property
     def how_it_ended(self) -> str:
-        return f"exit code {self.code}" if self.code >= 0 else signal.Signals(-self.code).name
+        return describe_end(self.code)
 
     def has_ended(self) -> bool:
         """True once, and for ever after, the process is gone. Reads what it still had to say, and ends what it left behind."""
@@ -93,6 +104,7 @@ class Child:
                 return False
             # Until it is reaped, its number can belong to nobody else.
             self._kill_group()
+            _kill_session(self.pid)
             self._process.wait()
         self.listen()
         return True
@@ -140,3 +152,24 @@ class Child:
         os.close(self.report)
         os.close(self._lifeline)
         self.started.close()
+
+
+def _kill_session(leader: int) -> None:
+    """Kill what is left of a session whose leader is dead, in whatever groups it is. Linux only: nothing else lists sessions."""
+    for _ in range(MOST_LOOKS):  # what is about to fork may do so once more
+        left = [pid for pid in _session(leader) if pid != leader]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            return
+
+
+def _session(leader: int) -> Iterator[int]:
+    """The living processes of a session."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The name in brackets may hold anything; then come the state, the parent, the group and the session.
+            state, _, _, session = stat.read_bytes().rpartition(b")")[2].split()[:4]
+            if int(session) == leader and state != b"Z":
+                yield int(stat.parent.name)

@@ -14,8 +14,15 @@ from onward.worker.slots import Slots
 logger = logging.getLogger("onward.worker")
 
 
+KILL_AFTER = 1.0
+"""Seconds that an isolated handler gets beyond its time limit to end by itself, before its process is killed."""
+
+
 class Deadlines:
     """Asks nobody but the monotonic clock.
+
+    A look that comes much later than was planned tells that the process did not run: a laptop slept, or a handler held up every thread.
+    A lease that ran out in that time may still be ours, if all that could take it slept as well; the heartbeat is asking.
 
     ``shortest`` is the shortest lease or limit that any definition has, in seconds: a run that starts after a look cannot be due
     sooner, so nothing need wake this loop. ``on_stuck`` is called when half of the slots are held by handlers that are given up.
@@ -35,11 +42,21 @@ class Deadlines:
         self._on_stuck = on_stuck
         self._was_stuck = False
         self._held_up_since: float | None = None
+        self._planned_at: float | None = None
 
     def tick(self) -> float:
         now = self._clock.monotonic()
+        late = 0.0 if self._planned_at is None else now - self._planned_at
+        self._planned_at = None
+        pause = self._look(now, late)
+        self._planned_at = now + pause
+        return pause
+
+    def _look(self, now: float, late: float) -> float:
         pauses = [self._longest_pause]
         for run in self._slots.held():
+            if now >= run.safe_until and late > (1 - SAFE_SHARE) * run.lease:
+                run.oversleep(now)
             if now >= run.safe_until:
                 self._lose(run)
                 continue
@@ -53,11 +70,13 @@ class Deadlines:
         """Act on the time limit, and give the seconds until it matters next."""
         if now < due:
             return due - now
-        run.context.ask_to_stop()
-        if now < due + self._grace:
-            return due + self._grace - now
+        run.ask_to_stop()
+        grace = self._grace if run.process is None else min(self._grace, KILL_AFTER)
+        if now < due + grace:
+            return due + grace - now
         limit = format_duration(run.claim.lease if run.definition.timeout is None else run.definition.timeout)
-        logger.error("job %s (%s) did not end at its limit of %s; it holds its slot until it does", run.claim.id, run.claim.job.type, limit)
+        what = "it holds its slot until it does" if run.process is None else "its process is killed"
+        logger.error("job %s (%s) did not end at its limit of %s; %s", run.claim.id, run.claim.job.type, limit, what)
         self._slots.end_early(run, TimeoutError(f"timed out after {limit}"))
         return self._longest_pause
 

@@ -19,13 +19,18 @@ class EventLoop:
         self._is_closed = False
 
     def call(self, function: Callable[[], object]) -> None:
-        """Call ``function`` on the loop, from any thread."""
+        """Call ``function`` on the loop, from any thread. Raises ``RuntimeError`` where the loop's own thread cannot be started."""
         with self._lock:
             if self._is_closed:
                 return
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._serve, args=(self._loop,), name="onward-loop", daemon=True).start()
+                loop = asyncio.new_event_loop()
+                try:
+                    threading.Thread(target=self._serve, args=(loop,), name="onward-loop", daemon=True).start()
+                except BaseException:
+                    loop.close()
+                    raise
+                self._loop = loop
         self._loop.call_soon_threadsafe(function)
 
     def close(self) -> None:

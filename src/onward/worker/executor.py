@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from onward.context import JobContext, Transactions
 from onward.definition import JobDefinition
 from onward.durations import format_duration
 from onward.error_text import bound_error, name_of
-from onward.errors import InvalidPayload
+from onward.errors import InvalidPayload, OnwardError
 from onward.jobs import Job
 from onward.outcome import (
     Cancel,
@@ -41,11 +42,15 @@ from onward.worker.settlement import settlement_of
 
 logger = logging.getLogger("onward.worker")
 
+NOT_COMMITTED = (
+    "the handler returned, but the transaction that it gave to ctx.transaction() was not committed, so its writes are gone: "
+    "commit it before returning, or leave the block by an exception"
+)
 _IGNORED: dict[type, str] = {Snooze: "Snooze", Cancel: "Cancel", Release: "Release"}
 
 
 class Executor:
-    """Turns a ``Claim`` into a ``Settlement``, whatever the handler does."""
+    """Turns a ``Claim`` into a ``Settlement``, whatever the handler does. ``on_begin`` is called right before a handler begins."""
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class Executor:
         *,
         transactions: Transactions | None = None,
         worker_id: str | None = None,
+        on_begin: Callable[[Run], object] | None = None,
     ) -> None:
         self._definitions = definitions
         self._services = services
@@ -63,6 +69,7 @@ class Executor:
         self._chance = chance or Random()
         self._transactions = transactions
         self._worker_id = worker_id
+        self._on_begin = on_begin
 
     def run(self, claim: Claim) -> Settlement:
         """Run a claim to its end in this thread; an async handler gets an event loop of its own."""
@@ -115,28 +122,38 @@ class Executor:
         try:
             ending = await self._begin(run)
         except BaseException as error:  # noqa: BLE001 - as above
+            await _after(run, timer)
             return self.conclude(run, error)
-        finally:
-            run.task = None
-            if timer is not None:
-                timer.cancel()
+        await _after(run, timer)
         return self.conclude(run, ending)
 
     def conclude(self, run: Run, ending: object) -> Settlement:
         """Say how a run ended. Also for runs that never began, or whose handler will not end: see ``StoppedByWorker``."""
-        run.ended_at = self._clock.monotonic()
+        self.note_end(run)
         outcome = self._outcome(run, ending)
-        returns = isinstance(outcome, Completed) and outcome.result is None and outcome.error is None
-        if not returns and run.context.is_completed():
+        context = run.context
+        if context.is_completed():
             outcome = _completed_before(run, outcome, ending)
+        elif context.may_be_completed and isinstance(outcome, Completed):
+            outcome = self._outcome(run, OnwardError(NOT_COMMITTED))
         return settlement_of(run.claim, run.definition, run.context, outcome)
+
+    def note_start(self, run: Run) -> None:
+        """The handler begins now."""
+        run.started_at = self._clock.monotonic()
+
+    def note_end(self, run: Run) -> None:
+        """The handler has ended."""
+        run.ended_at = self._clock.monotonic()
 
     def now(self) -> datetime:
         """The moment, by the clock of the store."""
         return self._clock.now()
 
     def _begin(self, run: Run) -> Any:
-        run.started_at = self._clock.monotonic()
+        self.note_start(run)
+        if self._on_begin is not None:
+            self._on_begin(run)
         return run.definition.call(_decode(run.definition, run.claim.job), run.context)
 
     def _outcome(self, run: Run, ending: object) -> Outcome:
@@ -165,6 +182,8 @@ class Executor:
 
 def _completed_before(run: Run, outcome: Outcome, ending: object) -> Completed:
     """The transaction has completed the job, and that stands; what the handler did afterwards must not pass in silence."""
+    if outcome == Completed():
+        return Completed()
     if not isinstance(ending, BaseException):
         logger.warning(
             "job %s (%s) was completed by its ctx.transaction(), so what its handler returned is ignored: %s",
@@ -181,6 +200,15 @@ def _completed_before(run: Run, outcome: Outcome, ending: object) -> Completed:
     error = bound_error(f"completed, but behind its transaction: {late}")
     logger.error("job %s (%s) is %s", run.claim.id, run.claim.job.type, error)
     return Completed(error=error)
+
+
+async def _after(run: Run, timer: asyncio.TimerHandle | None) -> None:
+    """An async handler has ended. Whether its transaction was committed is asked in a thread, since the store may be slow to answer."""
+    run.task = None
+    if timer is not None:
+        timer.cancel()
+    if run.context.may_be_completed and not run.context.completed_in_transaction:
+        await asyncio.to_thread(run.context.is_completed)
 
 
 def _decode(definition: JobDefinition[Any], job: Job) -> Any:

@@ -17,7 +17,10 @@ logger = logging.getLogger("onward.worker")
 
 
 class Heartbeat:
-    """Looks each ``poll`` seconds while something runs; renews a lease when a third of it is over, and sends progress on the way."""
+    """Looks each ``poll`` seconds, and asks nobody while nothing runs.
+
+    Renews a lease when a third of it is over, and sends progress on the way.
+    """
 
     name = "heartbeat"
 
@@ -37,7 +40,7 @@ class Heartbeat:
         held = self._slots.held()
         if not held:
             self._pulse.beat()
-            return Idle(self._pulse.interval)
+            return Idle(self._pause)  # what begins in the meantime may be cancelled
         now = self._clock.monotonic()
         due = [run for run in held if self._is_due(run, now)]
         if due:

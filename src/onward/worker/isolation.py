@@ -31,6 +31,18 @@ class Isolation:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._has_warned = False
+
+    def warn(self, run: Run) -> None:
+        """Say, once in a worker, that a job holds up its neighbours because it must run alone here."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "job %s of type %s must run alone: it waits until nothing else runs in this process, and nothing starts beside it; "
+                "a worker that is told its application= gives such jobs processes of their own",
+                run.claim.id,
+                run.claim.job.type,
+            )
 
     def begin(self, run: Run) -> Answer:
         """Say to the store that this run starts alone. Never raises."""

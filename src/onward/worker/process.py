@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 import msgspec
 
@@ -35,7 +34,7 @@ def run_supervised(store: Store, make_worker: Callable[..., Worker], pipes: Chil
     threads would hold the interpreter's own exit, so the process ends here.
     """
     signals = Signals()
-    _end_with_parent()
+    end_with_parent(signal.SIGTERM)
     worker = make_worker(
         lease_owner=make_lease_owner(nonce=pipes.nonce),
         started=StartedJobs(pipes.started),
@@ -69,9 +68,12 @@ def _work(worker: Worker, signals: Signals, pipes: ChildPipes) -> int:
 
 
 def _watch(signals: Signals, lifeline: int, worker: Worker, ended: threading.Event) -> bool:
-    """Wait for the worker's end, and pass on what should bring it about. True when a second SIGINT did."""
+    """Wait for the worker's end, and pass on what should bring it about. True when a second signal did, and that was SIGINT.
+
+    A worker that stops by itself is not quit by the first one: whoever sent it knows nothing of that.
+    """
     watched = [signals.reader, lifeline]
-    was_quit = False
+    was_told = was_quit = False
     while not ended.is_set():
         readable, _, _ = select.select(watched, [], [])
         if lifeline in readable:
@@ -79,11 +81,12 @@ def _watch(signals: Signals, lifeline: int, worker: Worker, ended: threading.Eve
             logger.warning("the supervisor is gone: stopping")
             worker.ask_to_stop()
         for number in signals.read():
-            if number == signal.SIGINT and worker.is_stopping:
+            if number == signal.SIGINT and was_told:
                 logger.warning("second SIGINT: quitting at once, running jobs are given back")
                 was_quit = True
                 worker.ask_to_stop(grace=0)
-            elif number in (signal.SIGINT, signal.SIGTERM) and not worker.is_stopping:
+            elif number in (signal.SIGINT, signal.SIGTERM) and not was_told:
+                was_told = True
                 logger.info("%s: no new jobs, running ones may end within the grace", signal.Signals(number).name)
                 worker.ask_to_stop()
     return was_quit
@@ -97,7 +100,8 @@ class Signals:
         os.set_blocking(self.reader, False)
         os.set_blocking(self._writer, False)
         self._wakeup_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._before: dict[int, Any] = {number: signal.signal(number, _note) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _note)
         for number in (signal.SIGUSR1, signal.SIGTTIN):
             faulthandler.register(number, file=sys.__stderr__ or 2, all_threads=True)
 
@@ -114,10 +118,10 @@ class Signals:
             os.write(self._writer, b"\0")
 
     def close(self) -> None:
-        """Put the old handlers back, so that a signal during the interpreter's exit does what it always did."""
+        """Let a signal during the interpreter's exit end the process without a word, not by a ``KeyboardInterrupt`` from anywhere."""
         signal.set_wakeup_fd(self._wakeup_before)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _note(number: int, frame: FrameType | None) -> None:
@@ -130,12 +134,12 @@ def _report(pipes: ChildPipes, report: Report) -> None:
         os.write(pipes.report, msgspec.json.encode(report) + b"\n")
 
 
-def _end_with_parent() -> None:
-    """Have the kernel send SIGTERM when the parent dies. The lifeline does the same on every system, if Python still runs."""
+def end_with_parent(number: int) -> None:
+    """Have the kernel send this signal when the parent dies. The lifeline does the same on every system, if Python still runs."""
     if sys.platform == "linux":
         import ctypes
 
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def _leave_now(code: int) -> None:

@@ -70,6 +70,7 @@ class Producer:
         self._pace = Pace()
         self._is_stopping = False
         self._is_in_doubt = False
+        self._left_blocked = False
         self._asked_at = 0.0
         self._rests_at_store = False
         self._is_resting = False
@@ -91,6 +92,7 @@ class Producer:
             pause = self._without_demand()
         else:
             turn = self._turn(demand)
+            self._left_blocked = turn.leaves_blocked if demand else self._left_blocked
             self._reports.expired(turn.expired)
             self._start(turn.claims)
             pause = self._pause(turn, 0 if demand is None else demand.slots)
@@ -135,7 +137,9 @@ class Producer:
             room = min(room, self._jobs_left)
         if room <= 0:
             return None
-        return Demand(lease_owner=self._lease_owner, slots=room, types=self._known_types(), queues=self._queues)
+        return Demand(
+            lease_owner=self._lease_owner, slots=room, types=self._known_types(), queues=self._queues, unblocks=self._left_blocked
+        )
 
     def _known_types(self) -> dict[str, timedelta]:
         """The leases by type; made anew only when a definition was added."""
@@ -181,8 +185,11 @@ class Producer:
             return LONGEST_REST if wanted else self._without_demand()
         poll = LONGEST_REST if self._store.wakes_surely else self._poll
         due = poll if turn.next_due is None else turn.next_due.total_seconds()
+        if turn.leaves_blocked:
+            due = 0.0
         if self._slots.is_empty and not turn.claims:
-            self._note_idle()
+            if not turn.leaves_blocked:
+                self._note_idle()
             if self._drain and due > 0:
                 self._on_drained()
         return min(due if due > 0 or turn.claims else REST_BEFORE_ASKING_AGAIN, poll)

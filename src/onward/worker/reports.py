@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from onward.driver import Store
+from onward.durations import format_duration
 from onward.errors import OnwardError
 from onward.events import Event, EventName, Events, correlation_id
 from onward.inspection import JobFilter
 from onward.jobs import Job, NewJob
 from onward.outcome import EXPIRED, Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.turn import Claim, Settlement, Swept
+
+logger = logging.getLogger("onward.worker")
 
 _NAMES: dict[type[Outcome], EventName] = {
     Completed: "completed",
@@ -40,9 +44,11 @@ class Reports:
 
     def settled(self, settlement: Settlement, seconds: float | None) -> None:
         """A run's end is stored, and with a completion its children are."""
+        outcome = settlement.outcome
+        if isinstance(outcome, Retried | DeadLettered):
+            _log_failure(settlement.claim.job, outcome)
         if not self.has_readers:
             return
-        outcome = settlement.outcome
         error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
         self._emit(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds)
         for child in settlement.children:
@@ -90,3 +96,16 @@ class Reports:
                 correlation_id=correlation_id(job.metadata, job.id),
             )
         )
+
+
+def _log_failure(job: Job, outcome: Retried | DeadLettered) -> None:
+    """Say it where a developer looks first. The error's text is the one that is stored, without secrets."""
+    reason = outcome.error.partition("\n")[0]
+    if isinstance(outcome, Retried):
+        again = format_duration(outcome.delay)
+        logger.warning(
+            "job %s (%s) failed at try %d of %d, the next one comes in %s: %s",
+            job.id, job.type, job.attempts, job.max_attempts, again, reason,
+        )  # fmt: skip
+    else:
+        logger.error("job %s (%s) is dead-lettered after %d tries: %s", job.id, job.type, job.attempts, reason)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 from onward.context import JobContext
 from onward.definition import JobDefinition
 from onward.turn import Claim
+from onward.worker.isolated_messages import Notice
 
 if TYPE_CHECKING:
     import asyncio
+
+    from onward.worker.isolated_process import IsolatedProcess
 
 SAFE_SHARE = 0.8
 """After this share of a lease without renewal nothing is done in the claim's name any more."""
@@ -26,13 +29,16 @@ class Run:
         "context",
         "definition",
         "ended_at",
+        "is_given_up",
         "is_held_up",
         "is_lost",
         "mark",
+        "process",
         "renewed_at",
         "sent_progress",
         "started_at",
         "task",
+        "unsure_until",
         "was_cancelled_by_stop",
         "was_timed_out",
     )
@@ -44,6 +50,8 @@ class Run:
         self.claimed_at = claimed_at
         """Taken before the store was asked, so never later than the store's own reading."""
         self.renewed_at = claimed_at
+        self.unsure_until = claimed_at
+        """The process did not run while its lease ran out, and asks until then whether anybody has taken the claim."""
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.cancel_requested_at: datetime | None = None
@@ -51,6 +59,10 @@ class Run:
         """Its row was held by somebody else when its lease was to be renewed; nobody can take it until it is let go."""
         self.is_lost = False
         """The claim is not ours any more; its outcome is not sent."""
+        self.is_given_up = False
+        """It was settled although its handler had not ended."""
+        self.process: IsolatedProcess | None = None
+        """Where its handler runs, if that is not here."""
         self.was_timed_out = False
         self.was_cancelled_by_stop = False
         self.task: asyncio.Task[None] | None = None
@@ -70,8 +82,8 @@ class Run:
 
     @property
     def safe_until(self) -> float:
-        """Until when the claim is surely ours."""
-        return self.renewed_at + SAFE_SHARE * self.lease
+        """Until when we act as the claim's owner."""
+        return max(self.renewed_at + SAFE_SHARE * self.lease, self.unsure_until)
 
     @property
     def limit(self) -> float | None:
@@ -91,6 +103,56 @@ class Run:
         if self.started_at is None or self.ended_at is None:
             return None
         return self.ended_at - self.started_at
+
+    def oversleep(self, now: float) -> None:
+        """The process was stopped, with the whole machine or alone. Nobody may have taken the claim: there is a heartbeat's time to ask."""
+        self.unsure_until = now + self.lease / 3
+
+    def run_in(self, process: IsolatedProcess) -> None:
+        """Its handler runs in this process, which ends at once if nobody waits for the outcome any more."""
+        self.process = process
+        if self.is_given_up:
+            process.kill()
+
+    def repeat_notices(self) -> None:
+        """Tell the process that begins to run the handler what has happened before."""
+        if self.cancel_requested_at is not None:
+            self._tell(Notice("cancelled", self.cancel_requested_at))
+        elif self.was_cancelled_by_stop:
+            self._tell(Notice("given_back"))
+        elif self.context.should_stop:
+            self._tell(Notice("stop"))
+
+    def ask_to_stop(self) -> None:
+        """Tell the handler to end soon."""
+        self.context.ask_to_stop()
+        self._tell(Notice("stop"))
+
+    def lose_lease(self) -> None:
+        """Tell the handler that the claim is not ours any more. Its own process is killed: another may run the job already."""
+        self.context.lose_lease()
+        self.give_up()
+
+    def cancel(self, at: datetime) -> None:
+        """Tell the handler that a person asked for the end."""
+        self.cancel_requested_at = at
+        self.context.ask_to_stop()
+        self._tell(Notice("cancelled", at))
+
+    def give_back(self) -> None:
+        """Tell an async handler that it is cancelled, since the worker stops."""
+        self.was_cancelled_by_stop = True
+        self._tell(Notice("given_back"))
+
+    def give_up(self) -> None:
+        """Nobody waits for the handler any more."""
+        self.is_given_up = True
+        if (process := self.process) is not None:
+            process.kill()
+
+    def _tell(self, notice: Notice) -> None:
+        if (process := self.process) is not None:
+            process.tell(notice)
 
     def time_out(self) -> None:
         """The limit is reached: end the task. Called on the event loop."""

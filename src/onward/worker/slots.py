@@ -14,12 +14,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 
 from onward.error_text import name_of
-from onward.outcome import DeadLettered, StoppedByWorker
+from onward.outcome import DeadLettered, Snooze, StoppedByWorker
 from onward.turn import Settlement
 from onward.worker.event_loop import EventLoop
 from onward.worker.executor import Executor
+from onward.worker.gathered_ring import GatheredRing
+from onward.worker.isolated_processes import AGAIN_AFTER, IsolatedProcesses
 from onward.worker.isolation import Answer, Isolation
 from onward.worker.run import Run
 from onward.worker.started import StartedJobs
@@ -28,21 +31,30 @@ from onward.worker.threads import Threads
 logger = logging.getLogger("onward.worker")
 
 Ended = tuple[Run, Settlement]
-RING_AFTER = 0.005
-"""Seconds for which endings on the event loop are gathered while more wait to start, so that a turn has something to do."""
 
 
 class Slots:
-    """Starts claims as slots get free and keeps what ended until it is taken. ``ring`` is called when something ended."""
+    """Starts claims as slots get free and keeps what ended until it is taken. ``ring`` is called when something ended.
+
+    An isolated run goes to one of ``processes``; without those it has this process to itself.
+    """
 
     def __init__(
-        self, size: int, executor: Executor, ring: Callable[[], object], isolation: Isolation, *, started: StartedJobs | None = None
+        self,
+        size: int,
+        executor: Executor,
+        ring: Callable[[], object],
+        isolation: Isolation,
+        *,
+        started: StartedJobs | None = None,
+        processes: IsolatedProcesses | None = None,
     ) -> None:
         self.size = size
         self._executor = executor
         self._ring = ring
         self._isolation = isolation
         self._started = started
+        self._processes = processes
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._waiting: deque[Run] = deque()
@@ -54,8 +66,7 @@ class Slots:
         """Ended, but not stored yet: if the process dies now, their claims go down with it."""
         self._threads = Threads(self._work)
         self._loop = EventLoop()
-        self._ring_is_due = False
-        self._later_ring: asyncio.TimerHandle | None = None
+        self._gathered_ring = GatheredRing(ring)
 
     # -- what is where -------------------------------------------------------------------------------------------
 
@@ -85,7 +96,7 @@ class Slots:
             if len(self._inside) == len(self._open):
                 return False
             is_alone_and_given_up = self._alone in self._inside and self._alone not in self._open
-            return is_alone_and_given_up or any(run.claim.job.isolated for run in self._waiting)
+            return is_alone_and_given_up or any(map(self._must_be_alone, self._waiting))
 
     def held(self) -> list[Run]:
         """Every claim whose lease must be renewed."""
@@ -101,7 +112,7 @@ class Slots:
         """How many more claims to ask for. None beside a job that runs alone."""
         with self._lock:
             has_stuck = len(self._inside) > len(self._open)
-            if self._alone is not None or (not has_stuck and any(run.claim.job.isolated for run in self._waiting)):
+            if self._alone is not None or (not has_stuck and any(map(self._must_be_alone, self._waiting))):
                 return 0
             return max(self.size + prefetch - len(self._inside) - len(self._waiting), 0)
 
@@ -133,7 +144,7 @@ class Slots:
         return taken
 
     def end_early(self, run: Run, ending: object) -> None:
-        """Settle a run with ``ending`` though its handler is still inside; it keeps its slot until it ends."""
+        """Settle a run with ``ending`` though its handler is still inside; it keeps its slot until it ends. Its own process is killed."""
         with self._lock:
             is_ours = self._open.pop(run, self) is None
             if is_ours:
@@ -141,6 +152,7 @@ class Slots:
             picked = self._free_from(run)
         self._dispatch(picked)
         if is_ours:
+            run.give_up()
             self._ended.append((run, self._conclude(run, ending)))
             self._ring()
 
@@ -156,16 +168,15 @@ class Slots:
             picked = [] if self._alone is run else self._free_from(run)
         self._dispatch(picked)
         if was_ours:
-            run.context.lose_lease()
+            run.lose_lease()
             self.forget(run)
         return was_ours
 
     def cancel(self, run: Run, at: datetime) -> None:
         """A person asked for it: tell the handler; an async one is cancelled."""
         if run.cancel_requested_at is None:
-            run.cancel_requested_at = at
-            run.context.ask_to_stop()
-            if run.definition.is_async:
+            run.cancel(at)
+            if run.definition.is_async and run.process is None:
                 self._loop.call(run.cancel_task)
 
     def forget(self, run: Run) -> None:
@@ -182,14 +193,15 @@ class Slots:
     def ask_to_stop(self) -> None:
         """Make ``ctx.should_stop`` true for all that run."""
         for run in self.held():
-            run.context.ask_to_stop()
+            run.ask_to_stop()
 
     def cancel_tasks(self) -> None:
         """Cancel every async handler; it gives its job back unless it still comes to an end."""
         for run in self.held():
             if run.definition.is_async:
-                run.was_cancelled_by_stop = True
-                self._loop.call(run.cancel_task)
+                run.give_back()
+                if run.process is None:
+                    self._loop.call(run.cancel_task)
 
     def abandon(self) -> None:
         """Give back every job whose handler has not ended."""
@@ -202,6 +214,8 @@ class Slots:
         """Let threads and loop end once nothing is inside. False when a handler is, so that they cannot. Idempotent."""
         self._threads.close()
         self._loop.close()
+        if self._processes is not None:
+            self._processes.close()
         return not self._inside
 
     # -- the way of a run ----------------------------------------------------------------------------------------
@@ -212,7 +226,7 @@ class Slots:
         held_back: list[Run] = []
         while self._waiting and len(self._inside) < self.size and self._alone is None:
             run = self._waiting.popleft()
-            if run.claim.job.isolated:
+            if self._must_be_alone(run):
                 if len(self._inside) > len(self._open):
                     # A handler that is given up may never end, and may still kill the process: the others need not wait for that.
                     held_back.append(run)
@@ -220,7 +234,7 @@ class Slots:
                 # Whatever is not stored yet would be harmed by the death of the process, as if it still ran.
                 if self._inside or self._unsettled:
                     self._waiting.appendleft(run)
-                    _warn_of_isolation(run)
+                    self._isolation.warn(run)
                     break
                 self._alone = run
             self._inside[run] = self._open[run] = None
@@ -234,15 +248,29 @@ class Slots:
             self._alone = None
         return self._pick() if self._waiting else []
 
+    def _must_be_alone(self, run: Run) -> bool:
+        """True for an isolated run where there is no other process for it: then nothing else runs in this one."""
+        return run.claim.job.isolated and self._processes is None
+
     def _dispatch(self, picked: list[Run]) -> None:
         tasks = []
         for run in picked:
             if _goes_to_loop(run):
                 tasks.append(run)
             else:
-                self._threads.put(run)
+                self._hand_over([run], partial(self._threads.put, run))
         if tasks:
-            self._loop.call(lambda: self._begin_tasks(tasks))
+            self._hand_over(tasks, lambda: self._loop.call(lambda: self._begin_tasks(tasks)))
+
+    def _hand_over(self, runs: list[Run], begin: Callable[[], object]) -> None:
+        """Where no thread can be started, the runs must not stay: nobody would ever end them, and their leases would be renewed."""
+        try:
+            begin()
+        except (RuntimeError, MemoryError) as error:
+            logger.error("no thread could be started for %d jobs, they are tried again in %s: %s", len(runs), AGAIN_AFTER, error)
+            for run in runs:
+                self._dispatch(self._leave(run, self._conclude(run, Snooze(AGAIN_AFTER))))
+            self._ring()
 
     def _work(self, first: Run) -> None:
         """The life of a thread from one idle moment to the next."""
@@ -262,7 +290,11 @@ class Slots:
     def _execute(self, run: Run) -> Settlement | None:
         """Run a sync handler to its end. An async one that runs alone is handed on to the loop: None."""
         try:
-            if run.cancel_requested_at is not None or (run.claim.job.isolated and not self._begin_alone(run)):
+            if run.cancel_requested_at is not None:
+                return self._conclude(run, StoppedByWorker())
+            if run.claim.job.isolated and self._processes is not None:
+                return self._processes.run(run, lambda: self._mark(run))
+            if run.claim.job.isolated and not self._begin_alone(run):
                 return self._conclude(run, StoppedByWorker())
             if run.definition.is_async:
                 self._loop.call(lambda: self._begin_tasks([run]))
@@ -303,27 +335,11 @@ class Slots:
         except BaseException as error:  # noqa: BLE001 - as above
             settlement = _without_conclusion(run, error)
         picked = self._leave(run, settlement)
-        self._ring_for_round()
+        self._gathered_ring.ask(can_wait=bool(self._waiting))
         tasks = [one for one in picked if _goes_to_loop(one)]
         if len(tasks) < len(picked):
             self._dispatch([one for one in picked if not _goes_to_loop(one)])
         self._begin_tasks(tasks)
-
-    def _ring_for_round(self) -> None:
-        """One ring for all that end in this round of the loop, or in a few of them while the slots have work without it."""
-        if self._waiting:
-            if self._later_ring is None:
-                self._later_ring = asyncio.get_running_loop().call_later(RING_AFTER, self._ring_once)
-        elif not self._ring_is_due:
-            self._ring_is_due = True
-            asyncio.get_running_loop().call_soon(self._ring_once)
-
-    def _ring_once(self) -> None:
-        self._ring_is_due = False
-        if self._later_ring is not None:
-            self._later_ring.cancel()
-            self._later_ring = None
-        self._ring()
 
     def _leave(self, run: Run, settlement: Settlement) -> list[Run]:
         """A handler has ended: keep its outcome if it is ours to send, and choose who takes the slot."""
@@ -359,24 +375,10 @@ class Slots:
 
 
 def _goes_to_loop(run: Run) -> bool:
-    """False also for an async run that must be alone: the store is told first, which would block the loop."""
+    """False also for an async run that is isolated: it has a loop of its own, or the store is told first, which would block this one."""
     return run.definition.is_async and not run.claim.job.isolated
 
 
 def _without_conclusion(run: Run, error: BaseException) -> Settlement:
     logger.error("the run of job %s could not be concluded: %s", run.claim.id, name_of(error))
     return Settlement(claim=run.claim, outcome=DeadLettered("the run could not be concluded"))
-
-
-_warned_of_isolation = False
-
-
-def _warn_of_isolation(run: Run) -> None:
-    global _warned_of_isolation
-    if not _warned_of_isolation:
-        _warned_of_isolation = True
-        logger.warning(
-            "job %s of type %s must run alone: it waits until nothing else runs in this process, and nothing starts beside it",
-            run.claim.id,
-            run.claim.job.type,
-        )

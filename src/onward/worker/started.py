@@ -64,5 +64,9 @@ def create_map(capacity: int) -> int:
     else:  # pragma: no cover - macOS
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
-    os.ftruncate(descriptor, capacity * LENGTH)
+    try:
+        os.ftruncate(descriptor, capacity * LENGTH)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor

@@ -15,7 +15,7 @@ logger = logging.getLogger("onward.worker")
 CLEAN_UP = 0.75
 """Seconds that cancelled async handlers get before the grace ends, or a quarter of a short grace."""
 OVERTIME = 0.25
-"""Seconds beyond the grace until what still runs is given back. The supervisor kills after half a second."""
+"""Seconds beyond the grace until what still runs is given back. The supervisor kills 0.2 s later."""
 LAST_WRITES = 0.15
 """Seconds after that for a store that is busy."""
 PATIENCE_WITHOUT_GRACE = 30.0

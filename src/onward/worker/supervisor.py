@@ -26,12 +26,14 @@ from onward.worker.reports import Reports
 logger = logging.getLogger("onward.worker")
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 1.0, 30.0
+BACK_OFF_AFTER_A_JOB = 0.1
+"""Seconds. There are no more such deaths than jobs, since each takes those that had begun out of the next process."""
 STEADY_AFTER = 60.0
 """A process that lived this long had a good start: its death is not held against its successor."""
-OVERTIME = 0.5
+OVERTIME = 0.45
 """Seconds beyond the grace until a process is killed."""
-LAST_WRITES = 0.4
-"""Seconds to take back what a killed one held."""
+LAST_WRITES = 0.2
+"""Seconds to take back what a killed one held. With both, a third of the promised second is left for our own end."""
 KILL_AGAIN = 0.5
 """Seconds until what was killed and is still there is killed once more."""
 HOPELESS = frozenset({2, 3, 4, 5})
@@ -74,11 +76,16 @@ class Supervisor:
         self._exit_code = 0
         self._is_stopping = False
         self._kill_at: float | None = None
+        self._over_at: float | None = None
+        """When a stop is over, also where the store does not answer."""
         self._has_started_one = False
         self._recoveries: list[threading.Thread] = []
 
-    def run(self) -> int:
-        """Supervise until a signal ends it, or all work is done. Gives the exit code. For the main thread."""
+    def run(self, *, is_last: bool = False) -> int:
+        """Supervise until a signal ends it, or all work is done. Gives the exit code. For the main thread.
+
+        ``is_last`` says that the program ends with it: one more signal would only spoil its exit code, and is ignored from then on.
+        """
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
@@ -90,7 +97,7 @@ class Supervisor:
         finally:
             signal.set_wakeup_fd(before_wakeup)
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, signal.SIG_IGN if is_last else handler)
             os.close(reader)
             os.close(writer)
             self._wait_for_recoveries()
@@ -130,7 +137,16 @@ class Supervisor:
             if not self._has_started_one and any(one.child is not None for one in self._slots):
                 return  # a first one shows whether the application can be loaded, and says so once if not
             if self._will_start(slot) and slot.start_at <= time.monotonic():
-                slot.child = Child(self._command, nonce=token_hex(4), size=self._concurrency)
+                self._start(slot)
+
+    def _start(self, slot: ProcessSlot) -> None:
+        try:
+            slot.child = Child(self._command, nonce=token_hex(4), size=self._concurrency)
+        except OSError as error:  # too many processes or open files, too little memory: it may be different soon
+            slot.failures += 1
+            pause = back_off(slot.failures, was_ready=False)
+            slot.start_at = time.monotonic() + pause
+            logger.error("no worker process could be started, next try in %.0f s: %s", pause, error)
 
     # -- the end of a child ------------------------------------------------------------------------------------------
 
@@ -155,8 +171,11 @@ class Supervisor:
         else:
             slot.failures = 1 if child.age >= STEADY_AFTER else slot.failures + 1
             pause = back_off(slot.failures, was_ready=child.is_ready)
+            if child.started.ids():
+                # Probably one of these jobs did it, and they are isolated from now on: the others need not wait.
+                pause = min(pause, BACK_OFF_AFTER_A_JOB)
             slot.start_at = time.monotonic() + pause
-            logger.error("worker process %d ended with %s: a new one starts in %.0f s", child.pid, child.how_it_ended, pause)
+            logger.error("worker process %d ended with %s: a new one starts in %.1f s", child.pid, child.how_it_ended, pause)
 
     def _take_back(self, child: Child) -> None:
         if child.store_url is None:
@@ -164,13 +183,20 @@ class Supervisor:
         # A process that was killed because its grace was over did nothing wrong, so its jobs do not count it as a loss.
         started = [] if child.was_killed or child.has_given_back else child.started.ids()
         thread = threading.Thread(target=self._recover, args=(child.store_url, child.lease_owner, started), daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # no thread more is to be had, by a limit or for want of memory
+            logger.error("the jobs of %s could not be taken back (%s): their leases will run out", child.lease_owner, error)
+            return
         self._recoveries = [one for one in self._recoveries if one.is_alive()] + [thread]
 
     def _recover(self, url: str, lease_owner: str, started: list[str]) -> None:
         pause = 0.1
         try:
             store = self._open_store(url)
+            if not store.exists():
+                logger.error("the jobs of %s could not be taken back: there is no %s any more", lease_owner, store.url)
+                return
             while True:
                 try:
                     swept = store.recover(lease_owner, started)
@@ -188,7 +214,7 @@ class Supervisor:
         self._reports.swept(swept)
 
     def _wait_for_recoveries(self) -> None:
-        until = time.monotonic() + LAST_WRITES
+        until = time.monotonic() + LAST_WRITES if self._over_at is None else self._over_at
         for thread in self._recoveries:
             thread.join(max(until - time.monotonic(), 0.0))
 
@@ -198,28 +224,39 @@ class Supervisor:
         if number in PASSED_ON:
             self._send(number)
         elif number == signal.SIGINT and self._is_stopping:
-            logger.warning("second SIGINT: quitting at once")
             self._exit_code = QUIT_AT_ONCE
-            self._kill_at = time.monotonic() + OVERTIME
+            self._end_within(0.0)
             self._send(signal.SIGINT)
+            logger.warning("second SIGINT: quitting at once")
         elif number in (signal.SIGTERM, signal.SIGINT) and not self._is_stopping:
+            self._stop(number)
             logger.info("%s: stopping", signal.Signals(number).name)
-            self._stop()
 
-    def _stop(self) -> None:
-        # Whatever asked: a process that still imports has no handlers, and dies of SIGTERM in silence, of SIGINT with a traceback.
+    def _stop(self, number: int = signal.SIGTERM) -> None:
         self._is_stopping = True
         if self._grace is not None:
-            self._kill_at = time.monotonic() + self._grace + OVERTIME
-        self._send(signal.SIGTERM)
-        threading.Thread(target=self._warm_up, args=({one.child.store_url for one in self._slots if one.child},), daemon=True).start()
+            self._end_within(self._grace)
+        for slot in self._slots:
+            if slot.child is not None:
+                # A process that still imports has no handlers, and dies of SIGTERM in silence, of SIGINT with a traceback.
+                slot.child.send(number if slot.child.is_ready else signal.SIGTERM)
+        urls = {slot.child.store_url for slot in self._slots if slot.child is not None}
+        with contextlib.suppress(RuntimeError):  # no thread more is to be had
+            threading.Thread(target=self._warm_up, args=(urls,), daemon=True).start()
+
+    def _end_within(self, grace: float) -> None:
+        """Never later than an earlier signal said: whoever presses Ctrl-C again and again wants the end, and must not put it off."""
+        kill_at = time.monotonic() + grace + OVERTIME
+        self._kill_at = kill_at if self._kill_at is None else min(self._kill_at, kill_at)
+        self._over_at = self._kill_at + LAST_WRITES
 
     def _warm_up(self, urls: set[str | None]) -> None:
         """Load and open now what taking back needs: after a kill there is less than half a second for it."""
         for url in urls - {None}:
             with contextlib.suppress(OnwardError):
                 store = self._open_store(str(url))
-                store.open()
+                if store.exists():  # a file that was moved away must not be made anew, and empty
+                    store.open()
                 store.close()
 
     def _send(self, number: int) -> None:

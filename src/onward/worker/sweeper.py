@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 
 from onward.driver import Store
 from onward.registry import Registry
@@ -12,6 +13,10 @@ from onward.worker.reports import Reports
 from onward.worker.unknown_types import UnknownTypes
 
 logger = logging.getLogger("onward.worker")
+
+
+PATIENCE = timedelta(seconds=3)
+"""A worker looks once a second whether a row is free again whose lease it could not renew."""
 
 
 class Sweeper:
@@ -30,11 +35,11 @@ class Sweeper:
     def tick(self) -> float:
         if not self._pulse.allows_sweep():
             return Idle(min(self._pulse.interval, self._interval))
-        swept = self._store.sweep(self._definitions.leases())
+        swept = self._store.sweep(self._definitions.leases(), patience=PATIENCE)
         for job in swept.requeued:
             logger.warning("job %s of type %s was taken back from a worker that is gone", job.id, job.type)
         for job in swept.dead_lettered:
             logger.error("job %s of type %s is dead-lettered: every worker that ran it was lost", job.id, job.type)
         self._reports.swept(swept)
         self._unknown.look()
-        return self._interval
+        return min(self._interval, PATIENCE.total_seconds()) if swept.suspected else self._interval

@@ -24,13 +24,20 @@ class Threads:
         """How many threads are needed for the runs that were put and whose thread is not idle again."""
 
     def put(self, run: Run) -> None:
+        """Have a thread work on it. Raises ``RuntimeError`` where none is idle, and none can be started."""
         with self._lock:
             self._handed_out += 1
             needs_thread = self._handed_out > self._count
             self._count += needs_thread
-        self._queue.put(run)
         if needs_thread:
-            threading.Thread(target=self._serve, name="onward-slot", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, name="onward-slot", daemon=True).start()
+            except BaseException:
+                with self._lock:
+                    self._handed_out -= 1
+                    self._count -= 1
+                raise
+        self._queue.put(run)
 
     def close(self) -> None:
         for _ in range(self._count):

@@ -27,6 +27,7 @@ from onward.registry import Registry
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
+from onward.worker.isolated_processes import IsolatedProcesses
 from onward.worker.isolation import Isolation
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
@@ -53,8 +54,9 @@ class Worker:
     ``queues`` empty serves all. ``concurrency`` is how many handlers run at once, of all kinds together. ``poll`` is how long an idle
     worker waits before it looks again. ``grace`` is how long a stop waits for running jobs; None waits for ever. ``timeout_grace`` is
     what a handler in a thread gets beyond its time limit before it is given up. ``max_jobs`` ends the worker after that many jobs,
-    ``drain`` when nothing is due any more. ``lease_owner``, ``started`` and ``supervised`` are for the process that the supervisor
-    starts. Installs no signal handlers.
+    ``drain`` when nothing is due any more. ``application`` (``module:attribute``) is what the processes of isolated jobs load; without
+    it such jobs run here, with nothing beside them. ``lease_owner``, ``started`` and ``supervised`` are for the process that the
+    supervisor starts. Installs no signal handlers.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Worker:
         lease_owner: str | None = None,
         started: StartedJobs | None = None,
         supervised: bool = False,
+        application: str | None = None,
         clock: Clock | None = None,
         chance: Random | None = None,
     ) -> None:
@@ -98,7 +101,7 @@ class Worker:
         self._reconcilers = tuple(reconcilers)
         self._must_end_when_stuck = supervised or drain
         self._concurrency = concurrency
-        self._queues = tuple(queues)
+        self._queues = tuple(dict.fromkeys(queues))
         self._thread: threading.Thread | None = None
         leases = [lease.total_seconds() for lease in definitions.leases().values()] or [60.0]
         limits = [one.timeout.total_seconds() for one in definitions if one.timeout is not None]
@@ -112,7 +115,10 @@ class Worker:
             worker_id=self.lease_owner,
         )
         pulse = Pulse(clock, min(leases) / 3)
-        self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started)
+        processes = None
+        if application is not None and store.capabilities.survives_process:
+            processes = IsolatedProcesses(application, executor, lease_owner=self.lease_owner)
+        self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started, processes=processes)
         outbox = Outbox(store, self.slots, reports, clock=clock)
         poll_seconds = max(parse_duration(poll).total_seconds(), 0.01)
         self.producer = Producer(
@@ -230,7 +236,9 @@ class Worker:
             loop.stop()
         self.slots.close()
         took = format_duration(timedelta(seconds=round(time.monotonic() - began, 1)))
-        logger.info("worker %s stopped after %s%s", self.name, took, "" if self.was_clean else "; handlers that did not end were given up")
+        logger.info(
+            "worker %s stopped, which took %s%s", self.name, took, "" if self.was_clean else "; handlers that did not end were given up"
+        )
         self.finished.set()
 
     # -- called by the parts -----------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ CREATE SCHEMA "onward";
 CREATE TABLE "onward".schema_version (
     version integer NOT NULL PRIMARY KEY,
     applied_at timestamptz NOT NULL,
-    works_with integer NOT NULL DEFAULT 1
+    works_with integer NOT NULL DEFAULT 1,
+    identity uuid NOT NULL DEFAULT gen_random_uuid()
 );
 
 CREATE TABLE "onward".jobs (
@@ -18,8 +19,7 @@ CREATE TABLE "onward".jobs (
     status text COLLATE "C" NOT NULL CHECK (status IN ('queued', 'in_progress', 'retrying', 'completed', 'dead_letter', 'cancelled')),
     payload text NOT NULL,
     payload_hash text NOT NULL,
-    scheduled_at timestamptz NOT NULL
-        CHECK (scheduled_at >= '0001-01-01 00:00:00+00' AND scheduled_at <= '9999-12-31 23:59:59.999999+00'),
+    scheduled_at timestamptz NOT NULL,
     expires_at timestamptz,
     attempts bigint NOT NULL DEFAULT 0,
     max_attempts bigint NOT NULL,
@@ -46,7 +46,13 @@ CREATE TABLE "onward".jobs (
     updated_at timestamptz NOT NULL,
     started_at timestamptz,
     finished_at timestamptz,
-    scope text COLLATE "C"
+    scope text COLLATE "C",
+    CONSTRAINT jobs_instants CHECK (
+        least(scheduled_at, expires_at, lease_until, cancel_requested_at, created_at, updated_at, started_at, finished_at)
+            >= '0001-01-01 00:00:00+00'
+        AND greatest(scheduled_at, expires_at, lease_until, cancel_requested_at, created_at, updated_at, started_at, finished_at)
+            <= '9999-12-31 23:59:59.999999+00'
+    )
 ) WITH (
     fillfactor = 70,
     autovacuum_vacuum_scale_factor = 0.02,
@@ -62,7 +68,7 @@ CREATE TABLE "onward".jobs (
 CREATE INDEX jobs_claim ON "onward".jobs (queue, priority DESC, scheduled_at, id)
     WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL;
 CREATE INDEX jobs_running ON "onward".jobs (lease_owner) WHERE status = 'in_progress';
-CREATE INDEX jobs_blocked ON "onward".jobs (blocked_by, type) WHERE blocked_by IS NOT NULL;
+CREATE INDEX jobs_blocked ON "onward".jobs (blocked_by, type, queue) WHERE blocked_by IS NOT NULL;
 CREATE INDEX jobs_expiring ON "onward".jobs (expires_at) WHERE expires_at IS NOT NULL AND status IN ('queued', 'retrying');
 CREATE INDEX jobs_final ON "onward".jobs (status, finished_at) WHERE status IN ('completed', 'dead_letter', 'cancelled');
 
@@ -73,7 +79,8 @@ CREATE TABLE "onward".keys (
     job_id text COLLATE "C" NOT NULL,
     payload_hash text NOT NULL,
     expires_at timestamptz,
-    PRIMARY KEY (owner, type, key)
+    PRIMARY KEY (owner, type, key),
+    CONSTRAINT keys_instants CHECK (expires_at >= '0001-01-01 00:00:00+00' AND expires_at <= '9999-12-31 23:59:59.999999+00')
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_threshold = 1000,
@@ -94,7 +101,10 @@ CREATE TABLE "onward".history (
     failed bigint NOT NULL DEFAULT 0,
     started_at timestamptz,
     finished_at timestamptz NOT NULL,
-    PRIMARY KEY (job_id, fence)
+    PRIMARY KEY (job_id, fence),
+    CONSTRAINT history_instants CHECK (
+        least(started_at, finished_at) >= '0001-01-01 00:00:00+00' AND greatest(started_at, finished_at) <= '9999-12-31 23:59:59.999999+00'
+    )
 );
 
 CREATE TABLE "onward".rollups (

@@ -100,7 +100,7 @@ INSERT INTO "onward_schema_version" VALUES(1,'2026-01-01T00:00:00.000000Z');
 CREATE INDEX onward_jobs_claim ON onward_jobs (queue, priority DESC, scheduled_at, id)
     WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL;
 CREATE INDEX onward_jobs_running ON onward_jobs (lease_owner) WHERE status = 'in_progress';
-CREATE INDEX onward_jobs_blocked ON onward_jobs (blocked_by, type) WHERE blocked_by IS NOT NULL;
+CREATE INDEX onward_jobs_blocked ON onward_jobs (blocked_by, type, queue) WHERE blocked_by IS NOT NULL;
 CREATE INDEX onward_jobs_expiring ON onward_jobs (expires_at) WHERE expires_at IS NOT NULL AND status IN ('queued', 'retrying');
 CREATE INDEX onward_jobs_final ON onward_jobs (status, finished_at) WHERE status IN ('completed', 'dead_letter', 'cancelled');
 CREATE INDEX onward_keys_expiring ON onward_keys (expires_at) WHERE expires_at IS NOT NULL;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -22,10 +22,14 @@ class Taken(Struct, frozen=True):
     claims: tuple[Claim, ...]
     expired: tuple[Job, ...]
     next_due: timedelta | None
+    leaves_blocked: bool
 
 
 def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
     """Give at most ``demand.slots`` due jobs to the owner, in order; set aside what it cannot run, end what is too late."""
+    if demand.unblocks:
+        for job in heapq.nsmallest(demand.slots, _blocked(tables, demand), key=lambda job: (-job.priority, job.scheduled_at, job.id)):
+            tables.put_job(replace(job, blocked_by=None, updated_at=now))
     claims: list[Claim] = []
     expired: list[Job] = []
     blocked, is_more_due = 0, False
@@ -42,19 +46,24 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
             set_aside(tables, job, objection, now)
         else:
             claims.append(_take(tables, job, demand, now))
-    return Taken(tuple(claims), tuple(expired), timedelta(0) if is_more_due else _next_due(tables, demand, now))
+    next_due = timedelta(0) if is_more_due else _next_due(tables, demand, now)
+    return Taken(tuple(claims), tuple(expired), next_due, any(True for _ in _blocked(tables, demand)))
 
 
 def _due(tables: Tables, demand: Demand, now: datetime) -> Iterator[Job]:
     """Due jobs, lazily and in order: a heap gives the first few without sorting the rest."""
-    heap = [(-job.priority, job.scheduled_at, job.id) for job in _served(tables, demand) if job.scheduled_at <= now]
+    heap = [(-job.priority, job.scheduled_at, job.id) for job in _served(tables, demand, tables.waiting) if job.scheduled_at <= now]
     heapq.heapify(heap)
     while heap:
         yield tables.jobs[heapq.heappop(heap)[2]]
 
 
-def _served(tables: Tables, demand: Demand) -> Iterator[Job]:
-    for job_id in tables.waiting:
+def _blocked(tables: Tables, demand: Demand) -> Iterator[Job]:
+    return (job for job in _served(tables, demand, tables.blocked) if job.type in demand.types)
+
+
+def _served(tables: Tables, demand: Demand, ids: Iterable[str]) -> Iterator[Job]:
+    for job_id in ids:
         job = tables.jobs[job_id]
         if not demand.queues or job.queue in demand.queues:
             yield job
@@ -78,5 +87,5 @@ def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:
 
 
 def _next_due(tables: Tables, demand: Demand, now: datetime) -> timedelta | None:
-    earliest = min((job.scheduled_at for job in _served(tables, demand)), default=None)
+    earliest = min((job.scheduled_at for job in _served(tables, demand, tables.waiting)), default=None)
     return None if earliest is None else max(earliest - now, timedelta(0))

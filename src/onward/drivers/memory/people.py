@@ -8,17 +8,18 @@ from msgspec.structs import replace
 
 from onward.drivers.memory.settle import cancel_waiting
 from onward.drivers.memory.tables import KeyHolder, Tables
-from onward.errors import DuplicateJob, IllegalTransition, JobNotFound
+from onward.errors import IllegalTransition, JobNotFound
 from onward.jobs import Job
+from onward.outcome import storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
-from onward.unique import key_lasts
+from onward.unique import key_lasts, refuse_retry
 
 
 def get(tables: Tables, job_id: str, owner: str | None) -> Job:
     """Read a job. A foreign one is as missing as one that never was."""
     job = tables.jobs.get(job_id)
     if job is None or (owner is not None and job.owner != owner):
-        raise JobNotFound(job_id)
+        raise JobNotFound(storable(job_id))
     return job
 
 
@@ -79,10 +80,7 @@ def _take_key_again(tables: Tables, job: Job, now: datetime) -> None:
     holder = tables.keys.get(name)
     if holder is not None and holder.holds_at(now):
         if holder.job_id != job.id:
-            raise DuplicateJob(
-                f"the key {job.idempotency_key!r} of {job.type} is held by job {holder.job_id}: job {job.id} cannot run beside it",
-                job_id=holder.job_id,
-            )
+            raise refuse_retry(job, holder.job_id)
         return
     scope = tables.scopes[job.id]
     window = key_lasts(scope)

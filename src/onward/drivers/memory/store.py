@@ -26,7 +26,7 @@ from onward.outcome import storable
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
 
-NOTHING_TAKEN = Taken((), (), None)
+NOTHING_TAKEN = Taken((), (), None, False)
 
 
 class MemoryStore(Store):
@@ -100,7 +100,14 @@ class MemoryStore(Store):
             taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
         if settled:
             self.wake()
-        return Turn(settled=tuple(settled), lost=tuple(lost), claims=taken.claims, expired=taken.expired, next_due=taken.next_due)
+        return Turn(
+            settled=tuple(settled),
+            lost=tuple(lost),
+            claims=taken.claims,
+            expired=taken.expired,
+            next_due=taken.next_due,
+            leaves_blocked=taken.leaves_blocked,
+        )
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         lost, cancel_requested = set(), set()
@@ -135,7 +142,7 @@ class MemoryStore(Store):
     @contextmanager
     def transaction(self, *, limit: timedelta | None = None) -> Iterator[MemoryTransaction]:
         with self._writing() as tables:
-            mine = self._transaction = MemoryTransaction(tables.copy(), self.clock, limit)
+            mine = self._transaction = MemoryTransaction(self, tables.copy(), self.clock, limit)
         try:
             yield mine
             with self._free:
@@ -149,10 +156,10 @@ class MemoryStore(Store):
         self.wake()
 
     def within(self, connection: Any) -> Within:
-        return join(connection, self.clock)
+        return join(connection, self, self.clock)
 
     def within_async(self, connection: Any) -> AsyncWithin:
-        return AsyncMemoryWithin(join(connection, self.clock))
+        return AsyncMemoryWithin(join(connection, self, self.clock))
 
     @contextmanager
     def _reading(self) -> Iterator[Tables]:
@@ -258,7 +265,7 @@ class MemoryStore(Store):
 
     # -- keeping the store well --------------------------------------------------------------------------------------
 
-    def sweep(self, types: Collection[str] = ()) -> Swept:
+    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         with self._writing() as tables:
             swept = sweep.sweep(tables, frozenset(types), self.clock.now())
         self.wake()

@@ -36,6 +36,8 @@ class Tables:
         self.jobs: dict[str, Job] = {}
         self.waiting: dict[str, None] = {}
         """The ids of jobs that a claim may look at, so that its cost does not depend on those it may not take."""
+        self.blocked: dict[str, None] = {}
+        """The ids of jobs that wait for a worker that knows their type."""
         self.keys: dict[KeyName, KeyHolder] = {}
         self.scopes: dict[str, Scope] = {}
         """The scope that each job with a key asked for: a retry by a person takes the key again."""
@@ -46,6 +48,7 @@ class Tables:
         """A snapshot that can be changed without touching this one."""
         other = Tables()
         other.jobs, other.waiting, other.keys = self.jobs.copy(), self.waiting.copy(), self.keys.copy()
+        other.blocked = self.blocked.copy()
         other.scopes, other.history = self.scopes.copy(), self.history.copy()
         return other
 
@@ -68,12 +71,13 @@ class Tables:
         self._put(self.jobs, job.id, job)
         is_waiting = job.status.is_claimable and job.blocked_by is None
         self._put(self.waiting, job.id, None if is_waiting else _ABSENT)
+        self._put(self.blocked, job.id, None if job.blocked_by == "type" else _ABSENT)
         return job
 
     def remove_job(self, job: Job) -> None:
         """Remove the row, its history and its key of scope ``active``."""
         self.free_key(job)
-        for table in (self.jobs, self.waiting, self.scopes, self.history):
+        for table in (self.jobs, self.waiting, self.blocked, self.scopes, self.history):
             self._put(table, job.id, _ABSENT)
 
     def add_attempt(self, attempt: Attempt) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Within
 from onward.drivers.memory import people
@@ -15,13 +17,15 @@ from onward.drivers.memory.settle import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.errors import LeaseLost, NoTransaction, TransactionTooLong
 from onward.jobs import Accepted, Job, NewJob
+from onward.spelling import with_article
 from onward.turn import Claim, Settlement, check_settlements
 
 
 class MemoryTransaction:
     """The connection that ``MemoryStore.transaction`` gives: a snapshot that becomes the store's content at the commit."""
 
-    def __init__(self, tables: Tables, clock: Clock, limit: timedelta | None) -> None:
+    def __init__(self, store: object, tables: Tables, clock: Clock, limit: timedelta | None) -> None:
+        self.store = store
         self.thread = threading.get_ident()
         self.is_open = True
         self.was_too_long = False
@@ -66,8 +70,11 @@ class MemoryWithin(Within):
         return people.retry(self._transaction.tables(), job_id, owner, self._clock.now())
 
     def confirm(self, claim: Claim) -> None:
-        if holds(self._transaction.tables(), claim) is None:
+        tables = self._transaction.tables()
+        job = holds(tables, claim)
+        if job is None:
             raise _lease_lost(claim)
+        tables.put_job(replace(job, updated_at=self._clock.now()))
 
     def settle(self, settlement: Settlement) -> None:
         check_settlements([settlement])
@@ -100,13 +107,15 @@ class AsyncMemoryWithin(AsyncWithin):
         self._within.settle(settlement)
 
 
-def join(connection: Any, clock: Clock) -> MemoryWithin:
-    """Give the verbs on ``connection``. Raises ``NoTransaction`` for anything but an open transaction of a memory store."""
+def join(connection: Any, store: object, clock: Clock) -> MemoryWithin:
+    """Give the verbs on ``connection``. Raises ``NoTransaction`` for anything but an open transaction of ``store``."""
     if not isinstance(connection, MemoryTransaction):
         raise NoTransaction(
-            f"the memory store cannot join a {type(connection).__name__}: its jobs live in this process, "
+            f"the memory store cannot join {with_article(type(connection).__name__)}: its jobs live in this process, "
             "so pass what 'with store.transaction() as connection' gives, or use a database for both"
         )
+    if connection.store is not store:
+        raise NoTransaction("within= was given a transaction of another memory store, which has jobs of its own: no transaction spans both")
     connection.tables()
     return MemoryWithin(connection, clock)
 

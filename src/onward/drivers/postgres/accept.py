@@ -15,8 +15,8 @@ from onward.errors import DuplicateJob, OnwardError, StoreBusy, StoreError, Valu
 from onward.jobs import Accepted, NewJob
 
 Answer = list[Accepted] | Exception
-ONE_WAITS = 0.2
-"""Seconds that one of several requests waits for another transaction, once all of them together have waited in vain."""
+GROUP_WAITS = 0.2
+"""Seconds that several requests wait for a transaction that has stored the id of one of them: first together, then each by itself."""
 
 
 def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Answer]:
@@ -26,7 +26,7 @@ def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Ans
     except StoreBusy:
         if len(requests) == 1:
             raise
-        # One of them waits for somebody else's transaction, which has stored the same id or key.
+        # One of them waits for somebody else's transaction, which has stored the same id. Those with keys come one by one.
         return [_alone(database, one) for one in requests]
     except (DuplicateJob, ValueRefused) as refusal:
         if len(requests) == 1:
@@ -39,13 +39,14 @@ def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Ans
 def _together(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Answer]:
     """All of them as one: a statement or two for any number of callers. Raises what refused one of them; nothing is stored then."""
     jobs = [job for request in requests for job in request]
-    accepted = iter(database.write(lambda now: enqueue(jobs, now), lambda: _ids(requests)))
+    waits = None if len(requests) == 1 else GROUP_WAITS
+    accepted = iter(database.write(lambda now: enqueue(jobs, now), lambda: _ids(requests), lock_timeout=waits))
     return [[next(accepted) for _ in request] for request in requests]
 
 
 def _alone(database: Database, request: Sequence[NewJob]) -> Answer:
     try:
-        return database.write(lambda now: enqueue(request, now), lambda: _ids([request]), lock_timeout=ONE_WAITS)
+        return database.write(lambda now: enqueue(request, now), lambda: _ids([request]), lock_timeout=GROUP_WAITS)
     except StoreError as error:
         return error
 

@@ -11,7 +11,7 @@ from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import UnreadableRow, read_instant, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.drivers.sql.turn import Found
+from onward.drivers.sql.turn import Found, unblock_first
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
 MOST_TIDIED = TYPES_BLOCKED_PER_TURN
@@ -60,7 +60,7 @@ def ask(demand: Demand, found: Found, now: datetime | None, reach: int = 0) -> S
 
 def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     """Take up what the statement gave."""
-    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "held": [], "now": [], "next": []}
+    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "held": [], "blocked": [], "now": [], "next": []}
     claimed = []
     for kind, detail, *columns in rows:
         if kind == "claimed":
@@ -71,6 +71,7 @@ def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     jobs.sort(key=lambda job: (-job.priority, job.scheduled_at, job.id))
     found.claims += [Claim(job, demand.types[job.type]) for job in jobs]
     is_more_due = bool(told["left"])
+    found.leaves_blocked = bool(told["blocked"])
     look = Look(told["expired"], told["unknown"], unreadable, is_more_due, is_more_due and bool(told["held"]))
     now, later = read_instant(told["now"][0]), told["next"][0]
     found.next_due = timedelta(0) if look.is_more_due else None if later is None else max(read_instant(later) - now, timedelta(0))
@@ -80,6 +81,8 @@ def read(rows: list[Row], demand: Demand, found: Found) -> Look:
 def claim(demand: Demand, now: datetime) -> Operation[Found]:
     """Claim what is due, the highest priority first, then by scheduled_at and id, over all the demanded queues."""
     found = Found()
+    if demand.unblocks:
+        yield from unblock_first(demand, now)
     look = read((yield ask(demand, found, now)), demand, found)
     return (yield from go_on(found, look, demand, now))
 
@@ -89,7 +92,7 @@ def go_on(before: Found, look: Look, demand: Demand, now: datetime) -> Operation
 
     Leaves ``before`` as it is: the transaction may have to be done again.
     """
-    found = Found(list(before.claims), list(before.expired), before.blocked, before.next_due)
+    found = Found(list(before.claims), list(before.expired), before.blocked, before.next_due, before.leaves_blocked)
     reach, aside = demand.slots, 0
     while not look.is_enough:
         yield from set_aside(look.unreadable[:MOST_TIDIED], write_instant(now))
@@ -108,4 +111,5 @@ def go_on(before: Found, look: Look, demand: Demand, now: datetime) -> Operation
         # Many at once as soon as rows have to be moved aside; what others hold is passed over in steps.
         reach = max(reach, MOST_TIDIED) if not look.is_tidy else min(max(reach, demand.slots) * 8, FARTHEST_LOOK)
         look = read((yield ask(demand, found, now, reach)), demand, found)
+    found.claims.sort(key=lambda one: (-one.job.priority, one.job.scheduled_at, one.job.id))
     return found

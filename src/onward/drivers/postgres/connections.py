@@ -36,6 +36,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     deadlines: Deadlines | None = None
     patience = 0.0
     """Seconds that the next statements may take; 0 is no limit."""
+    begun: str = ""
+    """What the server called the transaction that ``begin`` began."""
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Every exchange with the server goes through here."""
@@ -53,7 +55,12 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         cursor.execute(text.begin(lock_timeout))
         while cursor.nextset():
             continue
-        return read_instant(cursor.fetchall()[0][0])
+        ((now, self.begun),) = cursor.fetchall()
+        return read_instant(now)
+
+    def is_still_in_it(self, text: StatementText) -> bool:
+        """Ask the server whether this transaction is the one that ``begin`` began."""
+        return self.run(text, Statement("is_same_transaction", {"begun": self.begun})) == [(True,)]
 
     def run(self, text: StatementText, wanted: Statement | Many) -> list[Row]:
         """Run one statement of an operation, and give its rows."""
@@ -206,10 +213,10 @@ class Connections(Forked):
 
 
 def complete(url: str, name: str) -> str:
-    """Write the connection string for libpq: what the URL says, and our own where it says nothing."""
+    """Write the connection string for libpq: what the URL says, and our own where it says nothing. Texts are always sent as UTF-8."""
     asked = conninfo.conninfo_to_dict(url)
-    ours = {"application_name": name, "connect_timeout": CONNECT_TIMEOUT, "client_encoding": "UTF8", **ALIVE}
-    return conninfo.make_conninfo(**{**ours, **asked})  # type: ignore[arg-type]  # numbers are written as text
+    ours = {"application_name": name, "connect_timeout": CONNECT_TIMEOUT, **ALIVE}
+    return conninfo.make_conninfo(**{**ours, **asked, "client_encoding": "UTF8"})  # type: ignore[arg-type]  # numbers are written as text
 
 
 _inherited: list[StoreConnection] = []

@@ -19,8 +19,9 @@ from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.transaction import GuardedConnection, guarded
 from onward.drivers.postgres.vendor_errors import DEADLOCK, SERIALIZATION_FAILURE, is_connection_lost, sqlstate_of, text_of, translate
 from onward.drivers.sql.rows import write_instant
-from onward.drivers.sql.statements import Many, Operation, Row, Statement, drive
+from onward.drivers.sql.statements import Many, Operation, Row, Statement
 from onward.errors import OnwardError, OutcomeUnknown, StoreBusy, TransactionOpen
+from onward.steps import drive
 
 T = TypeVar("T")
 TRIES = 10
@@ -156,6 +157,17 @@ class Database:
 
         return self._insist(once)
 
+    def place(self) -> Row:
+        """Ask where the store's tables are. Also for a thread that is inside a transaction: it is asked over another connection."""
+
+        def once() -> Row:
+            with self._connections.lend(
+                self._timeout + ANSWER_WITHIN, first=lambda one: one.run(self._text, Statement("place")), is_spare=True
+            ) as (_, rows):
+                return rows[0]
+
+        return self._insist(once)
+
     def look(self, wanted: Statement) -> list[Row]:
         """Run one statement of a worker's that only reads."""
 
@@ -212,6 +224,8 @@ class Database:
             try:
                 with guarded(connection, limit, self._clock) as given:
                     yield given  # the application's own errors are passed on as they are
+                    with self._translating():
+                        given.finish(lambda: connection.is_still_in_it(self._text))
                 with self._translating():
                     self._commit(connection, tuple)
             finally:

@@ -65,6 +65,7 @@ def _parts(database: Database, text: StatementText, schema: str, version: int) -
     script = "\n".join(fill_in(migration, words) for number, migration in migrations().items() if number <= version)
 
     def work(connection: StoreConnection, now: datetime) -> list[Part]:
+        connection.run(text, Statement("examine_plainly"))
         connection.run(text, Statement("savepoint"))
         psycopg.Cursor(connection).execute(script.encode(), prepare=False)
         rows = connection.run(text, Statement("examine_made"))

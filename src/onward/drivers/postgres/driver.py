@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
@@ -17,9 +19,11 @@ from onward.drivers.postgres.accept import accept
 from onward.drivers.postgres.connections import Connections
 from onward.drivers.postgres.database import LOOK_WITHIN, Database
 from onward.drivers.postgres.examine import examine
+from onward.drivers.postgres.home import Home
 from onward.drivers.postgres.questions import question_sql
 from onward.drivers.postgres.schema import Schema
 from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.suspects import Suspects
 from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_schema, write_url
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
@@ -73,6 +77,8 @@ class PostgresStore(Store):
         self._schema = Schema(url, schema, migrate=migrate, place=self.url)
         self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
         self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)
+        self._suspects = Suspects(clock)
+        self._home = Home(self._database.place)
         self._listen_url = (listen_url or url) if notify else None
         self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
 
@@ -80,6 +86,7 @@ class PostgresStore(Store):
 
     def open(self) -> None:
         self.schema_version = self._schema.open()
+        self._home.place()
 
     def needs_migration(self) -> bool:
         return self._schema.needs_migration()
@@ -142,9 +149,17 @@ class PostgresStore(Store):
             claims=found.claims,
             expired=found.expired,
             next_due=found.next_due,
+            leaves_blocked=found.leaves_blocked,
         )
 
     def _claim(self, demand: Demand) -> Turn:
+        if demand.unblocks:
+            try:
+                return self._settle([], demand, TURN_WAITS)
+            except OutcomeUnknown:
+                raise
+            except StoreError as error:  # as below: what is in the way must not keep the worker from what is ready
+                logger.warning("jobs that other workers have set aside could not be taken: %s", error)
         found = Found()
         own = self._database.own_clock
         look = claim.read(self._database.alone(claim.ask(demand, found, None if own is None else own())), demand, found)
@@ -158,7 +173,7 @@ class PostgresStore(Store):
                 if not found.claims:
                     raise
                 logger.warning("rows that are in the way of claims could not be moved aside: %s", error)
-        return Turn(claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due)
+        return Turn(claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due, leaves_blocked=found.leaves_blocked)
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         return self._database.write(lambda now: sweep.extend(extensions, now), is_spare=True)
@@ -202,12 +217,12 @@ class PostgresStore(Store):
     def within_async(self, connection: Any) -> AsyncWithin:
         bridge = find_bridge(connection, BRIDGES, "async")
         joined: AsyncWithin = bridge.join(connection, self._joined())
-        if self.schema_version is None and isinstance(joined, AsyncJoinedWithin):
+        if not self._home.is_known and isinstance(joined, AsyncJoinedWithin):
             joined.before = self.open
         return joined
 
     def _joined(self) -> Joined:
-        return Joined(self._text.raw, self._database.own_clock, self.url, self.schema)
+        return Joined(self._text.raw, self._database.own_clock, self.url, self.schema, self._home)
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._database.read(lambda: people.get(job_id, owner))
@@ -242,11 +257,13 @@ class PostgresStore(Store):
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         self._database.write(lambda now: people.delete(job_id, owner))
 
-    def sweep(self, types: Collection[str] = ()) -> Swept:
+    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
         looked = Statement("overdue", {"now": self._database.now_text(), "types": as_json(sorted(types))})
         ran_out, expired, blocked = self._database.look(looked)[0]
-        swept = self._database.write(sweep.sweep, is_spare=True) if ran_out or expired else Swept()
+        swept = Swept()
+        if ran_out or expired:
+            swept = self._database.write(lambda now: sweep.sweep(now, lambda rows: self._suspects.ripe(rows, patience)), is_spare=True)
         unblocked = 0
         while blocked:  # in transactions of their own, so that none is long
             batch = self._database.write(lambda now: sweep.unblock(types, now), is_spare=True)
@@ -254,7 +271,7 @@ class PostgresStore(Store):
             blocked = batch >= sweep.UNBLOCKED_AT_ONCE
         if swept.requeued or unblocked:
             self._waker.wake()
-        return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=swept.expired, unblocked=unblocked)
+        return replace(swept, unblocked=unblocked)
 
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
         return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now), is_spare=True)

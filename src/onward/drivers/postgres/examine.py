@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import psycopg
+from psycopg.rows import dict_row
+
 from onward.clock import Clock, SystemClock
-from onward.drivers.postgres.database import Database
+from onward.drivers.postgres.connections import StoreConnection
+from onward.drivers.postgres.database import LOOK_WITHIN, Database
 from onward.drivers.postgres.drift import drift
 from onward.drivers.postgres.route import notifications, pooler
 from onward.drivers.postgres.schema import Schema
@@ -13,7 +17,7 @@ from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.upkeep import Ask, Row, dead_rows, index_sizes, notification_queue, old_transactions, vacuum
 from onward.drivers.postgres.vendor_errors import is_connection_lost
 from onward.drivers.sql.rows import read_instant
-from onward.drivers.sql.statements import Statement
+from onward.drivers.sql.statements import Statement, as_json
 from onward.errors import OnwardError
 from onward.inspection import Finding
 
@@ -39,6 +43,7 @@ def examine(database: Database, schema: Schema, text: StatementText, listen_url:
         "server version": lambda: release(server),
         "database": lambda: identity(server),
         "settings": lambda: settings(ask),
+        "search path": lambda: search_path(database, text, ask),
         "connections": lambda: connections(ask),
         "schema": lambda: drift(database, text, schema.name, version),
         "rights": lambda: rights(ask, schema.name, server["role"]),
@@ -60,11 +65,11 @@ def examine(database: Database, schema: Schema, text: StatementText, listen_url:
 def asking(database: Database, text: StatementText) -> Ask:
     """What each look asks the database with."""
 
-    def ask(wanted: Statement) -> list[Row]:
-        columns, rows = database.ask(text.raw[wanted.name])
-        return [dict(zip(columns, row, strict=True)) for row in rows]
+    def work(connection: StoreConnection, wanted: Statement) -> list[Row]:
+        connection.run(text, Statement("examine_plainly"))
+        return psycopg.Cursor(connection, row_factory=dict_row).execute(text[wanted.name], wanted.parameters or None).fetchall()
 
-    return ask
+    return lambda wanted: database.transact(lambda connection, now: work(connection, wanted), lock_timeout=LOOK_WITHIN)
 
 
 def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
@@ -144,6 +149,22 @@ def _synchronous_commit(level: str, has_standbys: bool) -> Finding:
         text = f"{level}: accepted jobs may be lost when a synchronous standby takes over; {advice}"
         return Finding("synchronous_commit", "warning", text)
     return Finding("synchronous_commit", "ok", f"{level}: an accepted job survives a crash of the server")
+
+
+def search_path(database: Database, text: StatementText, ask: Ask) -> Iterator[Finding]:
+    """Functions and types are named with their schema in every statement; operators are found by the path."""
+    _, ((path,),) = database.ask(text.raw["examine_path"])
+    before = path[: path.index("pg_catalog")]
+    found = [row["schema"] for row in ask(Statement("examine_operators", {"schemas": as_json(before)}))]
+    if found:
+        yield Finding(
+            "search path",
+            "error",
+            f"{', '.join(found)} comes before pg_catalog and has operators of the same names, so statements would use those: "
+            "put pg_catalog first, with ALTER ROLE or ALTER DATABASE … SET search_path",
+        )
+    else:
+        yield Finding("search path", "ok", "every operator is that of Postgres")
 
 
 def connections(ask: Ask) -> Iterator[Finding]:

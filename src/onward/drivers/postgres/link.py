@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -10,7 +11,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from onward.drivers.borrowed import commits_by_itself
+from onward.drivers.borrowed import commits_by_itself, ended_inside, leads_elsewhere
+from onward.drivers.postgres.home import Home, Place, read_place
 from onward.drivers.postgres.vendor_errors import (
     DEADLOCK,
     MISSING_TABLES,
@@ -22,10 +24,10 @@ from onward.drivers.postgres.vendor_errors import (
     text_of,
     translate,
 )
-from onward.drivers.sql.joined import Link
+from onward.drivers.sql.joined import Elsewhere, Link
 from onward.drivers.sql.placeholders import dollar, pyformat
 from onward.drivers.sql.rows import read_instant
-from onward.drivers.sql.statements import Operation, Statement
+from onward.drivers.sql.statements import Operation, Row, Statement
 from onward.errors import NoTransaction, SchemaOutOfDate, StoreError
 
 T = TypeVar("T")
@@ -34,6 +36,7 @@ as_dollar = lru_cache(maxsize=1024)(dollar)
 
 # What libpq calls the states of a connection; psycopg and psycopg2 both give these numbers.
 IDLE, IN_TRANSACTION, UNKNOWN = 0, 2, 4
+UTF8 = "UTF8"
 
 
 class Joined(Struct, frozen=True):
@@ -45,12 +48,16 @@ class Joined(Struct, frozen=True):
     """The clock that counts in place of the database's; only a test has one."""
     url: str
     schema: str
+    home: Home
+    """Where the store's tables are."""
 
 
 class PostgresLink(Link):
     """Names joined by a + are asked for together: they are sent as one where the library can, and the last one's rows count."""
 
     joined: Joined
+    _transaction: str | None = None
+    """That of the last operation."""
 
     def check_state(self, state: int, *, is_autocommit: bool) -> None:
         """Raise ``NoTransaction`` unless the connection is in a transaction, or begins one by itself. One that has failed will say so."""
@@ -59,13 +66,44 @@ class PostgresLink(Link):
         if state == IDLE and is_autocommit:
             raise commits_by_itself(self.how_to_begin)
 
-    def whole(self, make: Callable[[datetime], Operation[T]]) -> Operation[T]:
-        if self.joined.now is None:
-            now = read_instant((yield Statement("savepoint+clock"))[0][0])
-        else:
-            yield Statement("savepoint")
-            now = self.joined.now()
+    @property
+    @abstractmethod
+    def encoding(self) -> str:
+        """In which the server speaks to the client now."""
+
+    def whole(self, make: Callable[[datetime], Operation[T]], held: str | None = None) -> Operation[T]:
+        return self._in_utf8(self._in_savepoint(make, held))
+
+    def reading(self, operation: Operation[T]) -> Operation[T]:
+        return self._in_utf8(self._at_home(operation))
+
+    def hold(self) -> Operation[str | None]:
+        return self._transaction
+        yield
+
+    def is_home(self, place: Place) -> bool:
+        return self.joined.home.is_at(place)
+
+    def _in_utf8(self, operation: Operation[T]) -> Operation[T]:
+        """Any text can be sent and read meanwhile. A rollback, also to a savepoint of before, brings back the caller's encoding."""
+        theirs = self.encoding
+        if theirs == UTF8:
+            return (yield from operation)
+        yield Statement("client_encoding", {"encoding": UTF8})
         try:
+            result = yield from operation
+        except GeneratorExit:
+            raise
+        except BaseException:
+            with suppress(Exception):  # nothing works in a transaction that has failed
+                yield Statement("client_encoding", {"encoding": theirs})
+            raise
+        yield Statement("client_encoding", {"encoding": theirs})
+        return result
+
+    def _in_savepoint(self, make: Callable[[datetime], Operation[T]], held: str | None) -> Operation[T]:
+        try:
+            now = self._arrive((yield Statement("savepoint+place")), held)
             result = yield from make(now)
         except GeneratorExit:
             raise
@@ -76,7 +114,24 @@ class PostgresLink(Link):
         yield Statement("release_savepoint")
         return result
 
+    def _at_home(self, operation: Operation[T]) -> Operation[T]:
+        self._arrive((yield Statement("place")))
+        return (yield from operation)
+
+    def _arrive(self, rows: list[Row], held: str | None = None) -> datetime:
+        """See in the rows of ``place`` whether it is the right transaction in the right database; give the time."""
+        (row,) = rows
+        self._transaction = row[-1]
+        if held not in (None, self._transaction):
+            raise ended_inside()
+        place = read_place(row)
+        if not self.joined.home.place().is_that_of(place):
+            raise Elsewhere(place)
+        return read_instant(row[0]) if self.joined.now is None else self.joined.now()
+
     def explain(self, error: Exception) -> Exception:
+        if isinstance(error, Elsewhere):
+            return self._explain_place(error.place)
         state = sqlstate_of(error)
         if state in (SERIALIZATION_FAILURE, DEADLOCK):
             return self.as_raised(error)
@@ -90,6 +145,10 @@ class PostgresLink(Link):
         if is_vendor_error(error) or is_refusal(error):
             return translate(error, self.joined.url)
         return error
+
+    def _explain_place(self, place: Place) -> NoTransaction:
+        theirs, ours = place.beside(self.joined.home.place())
+        return leads_elsewhere(theirs, ours)
 
     def texts(self, name: str) -> list[str]:
         """The statements of a name."""

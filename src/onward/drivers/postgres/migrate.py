@@ -18,6 +18,7 @@ import psycopg
 from psycopg import errors
 from psycopg.rows import tuple_row
 
+from onward.drivers.postgres.statement_text import qualify
 from onward.drivers.postgres.vendor_errors import text_of
 from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, too_new, whole_script
 from onward.drivers.sql.statements import load_statements
@@ -151,7 +152,8 @@ def _names(schema: str) -> Mapping[str, str]:
 
 def _statements(schema: str) -> Mapping[str, str]:
     text = files("onward.drivers.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
-    return load_statements(text, schema=schema, lock_timeout=f"{LOCK_TIMEOUT * 1000:.0f}")
+    loaded = load_statements(text, schema=schema, lock_timeout=f"{LOCK_TIMEOUT * 1000:.0f}")
+    return {name: qualify(statement) for name, statement in loaded.items()}
 
 
 def _refuse_foreign(place: str, table: str) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 
+from onward.drivers.postgres.statement_text import NOW
 from onward.errors import InvalidSetting
 from onward.inspection import QUESTIONS, Question
 
@@ -13,6 +14,6 @@ def question_sql(statements: Mapping[str, str], question: Question, stuck_after:
     """The query. ``now`` is an instant as text in place of the database's own clock."""
     if question not in QUESTIONS:
         raise InvalidSetting(f"{question!r} is no question: known are {', '.join(QUESTIONS)}")
-    moment = "statement_timestamp()" if now is None else f"timestamptz '{now}'"
+    moment = NOW if now is None else f"pg_catalog.timestamptz '{now}'"
     sql = statements["question_" + question.replace("-", "_")]
     return sql.replace("{now}", moment).replace("{stuck_seconds}", str(stuck_after.total_seconds()))

@@ -54,7 +54,7 @@ class Schema:
                 found = version(connection, self.name)
         if found < newest():
             what = "has no tables of Onward" if found == 0 else f"has tables of version {found}, and this Onward needs {newest()}"
-            raise SchemaOutOfDate(f"{self._place} {what}: run onward migrate, or pass migrate=True")
+            raise SchemaOutOfDate(f"{self._place} {what}: pass migrate=True, or run onward migrate")
         return found
 
     def migrate(self) -> int:

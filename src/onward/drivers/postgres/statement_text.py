@@ -2,43 +2,69 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from onward.drivers.sql.migrations import fill_in
 from onward.drivers.sql.placeholders import pyformat
 from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS
 from onward.drivers.sql.statements import load_statements
+from onward.jobs import LONGEST_LEASE
 
 INSTANTS = frozenset(name for name in (*COLUMNS, *ATTEMPT_COLUMNS) if name.endswith(("_at", "_until")))
 HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
-_MOMENT = "coalesce(:now::text::timestamptz, statement_timestamp())"
+FILES = ("statements.sql", "questions.sql", "examine.sql")
+SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
+"""What looks like a call and is a part of the language."""
+NOW = "pg_catalog.statement_timestamp()"
+_SOON = "job.scheduled_at < job.updated_at + interval '1 minute'"
+"""An idle worker looks by itself after 30 s. As much again is left for the transaction that enqueues."""
+_NAME = re.compile(
+    r"""
+    '(?:[^']|'')*'                                    # a literal
+    | "(?:[^"]|"")*"                                  # a quoted identifier
+    | (?<![\w.:"])([a-z_0-9]+)(?=\()                  # a function
+    | (?<![\w."])(text|timestamptz|json|uuid|regclass)\b  # a type
+    """,
+    re.VERBOSE,
+)
 
 
 class StatementText:
-    """Every statement by its name. ``raw`` has them with ``:name`` parameters."""
+    """Every statement by its name, as the store's own connections run it.
+
+    ``raw`` has them with ``:name`` parameters, as they are run in a caller's transaction. Nobody knows how long that will be open, so
+    there every job is told of, whenever it is due; ours only tell of those that an idle worker would meet too late.
+    """
 
     def __init__(self, schema: str, *, notify: bool) -> None:
-        prefix = f'"{schema}".'
-        self.raw: Mapping[str, str] = load_statements(
-            files("onward.drivers.postgres").joinpath("statements.sql").read_text(encoding="utf-8"),
-            prefix=prefix,
-            columns=_read("job", COLUMNS),
-            column_names=", ".join(COLUMNS),
-            columns_of_none=", ".join(["NULL"] * len(COLUMNS)),
-            attempt_columns=_read("attempt", ATTEMPT_COLUMNS),
+        package = files("onward.drivers.postgres")
+        text = "\n".join(package.joinpath(name).read_text(encoding="utf-8") for name in FILES)
+        words = {
+            "prefix": f'"{schema}".',
+            "columns": _read("job", COLUMNS),
+            "column_names": ", ".join(COLUMNS),
+            "columns_of_none": ", ".join(["NULL"] * len(COLUMNS)),
+            "attempt_columns": _read("attempt", ATTEMPT_COLUMNS),
             # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
-            tell=f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
-            highest=str(HIGHEST),
-            moment=_MOMENT,
-            now_text=as_text("statement_timestamp()"),
-            clock_text=as_text("clock.now"),
-            next_text=as_text("next.at"),
-            finished_at=as_text("job.finished_at"),
-            started_at=as_text("job.started_at"),
-            lease_until=as_text("job.lease_until"),
-        )
-        self._styled = {name: pyformat(sql) for name, sql in self.raw.items()}
+            "tell": f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
+            "highest": str(HIGHEST),
+            "longest_lease": f"interval '{LONGEST_LEASE.total_seconds():.0f} seconds'",
+            "moment": f"coalesce(:now::text::timestamptz, {NOW})",
+            "now_text": as_text(NOW),
+            "clock_text": as_text("clock.now"),
+            "next_text": as_text("next.at"),
+            "finished_at": as_text("job.finished_at"),
+            "started_at": as_text("job.started_at"),
+            "lease_until": as_text("job.lease_until"),
+            "newest": as_text("max(job.created_at)"),
+        }
+        filling = {word: qualify(value) for word, value in words.items()}
+        loaded = {name: fill_in(qualify(sql), filling) for name, sql in load_statements(text).items()}
+        self.raw: Mapping[str, str] = {name: sql.replace("{is_soon}", "true") for name, sql in loaded.items()}
+        self._styled = {name: pyformat(sql.replace("{is_soon}", _SOON)) for name, sql in loaded.items()}
 
     def __getitem__(self, name: str) -> str:
         return self._styled[name]
@@ -46,6 +72,14 @@ class StatementText:
     def begin(self, lock_timeout: float) -> str:
         """The statements that begin a transaction; ``lock_timeout`` is in seconds."""
         return self.raw["begin"].replace("{lock_timeout}", str(max(round(lock_timeout * 1000), 1)))
+
+
+def qualify(sql: str) -> str:
+    """Write each function and type with its schema, since a connection may look into others before that of Postgres itself.
+
+    Operators stay as they are: nobody could read the statements, and ``onward doctor`` looks whether any is shadowed.
+    """
+    return _NAME.sub(lambda found: f"pg_catalog.{found[0]}" if (found[1] or found[2]) and found[1] not in SYNTAX else found[0], sql)
 
 
 def as_text(instant: str) -> str:

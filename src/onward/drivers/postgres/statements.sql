@@ -1,16 +1,27 @@
 -- Every statement of the Postgres store, by name; SQLite's file has the same names, but for the few that only one of them needs.
+-- What doctor asks and the six questions have files of their own.
 -- {prefix} is the quoted schema and a dot. {columns} are those of onward.jobs.Job in its order, of a table called `job`, as text, numbers
--- and booleans; {columns_of_none} are as many nulls; {attempt_columns} are those of Attempt, of `attempt`.
+-- and booleans; {columns_of_none} are as many nulls; {attempt_columns} are those of Attempt, of `attempt`. The other words in braces, and
+-- the schema before every function and type, are put in by `onward.drivers.postgres.statement_text`.
 -- Instants come and go as ISO text. Lists and rows come as one JSON parameter. Every parameter is cast, so that no library has to guess.
--- Several transactions write at once here. Whoever only wants what is free skips locked rows; nothing that a worker does waits for a
--- caller's open transaction, except where it says so, and then not for longer than its lock_timeout.
+-- A list is asked for as `= ANY (ARRAY(SELECT ...))`, which is read once whatever the planner believes: with the statistics of a small
+-- table it took `IN (SELECT ...)` for a nested loop and read 1,000 ids anew for each of 1,000 rows, 0.3 s, and within another for each of
+-- those again, minutes. Rows are locked in a MATERIALIZED part, for the same reason.
+-- Several transactions write at once here. Whoever only wants what is free skips locked rows. Who has to change a certain row (settle,
+-- complete, free_keys, confirm) waits for a caller's open transaction that holds it, and not for longer than its lock_timeout.
 
 
 -- == own connections ==
 
 -- name: begin
--- One round trip for three things. The isolation level is said, since the role's own may be another.
-BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock_timeout}; SELECT {now_text};
+-- One round trip for all of it, which gives the time, and which transaction this is. The isolation level is said, since the role's own
+-- may be another.
+BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = {lock_timeout};
+SELECT {now_text}, concat(pg_backend_pid(), ' ', extract(epoch FROM transaction_timestamp()));
+
+-- name: is_same_transaction
+-- Every other one began in another moment, or in another session.
+SELECT concat(pg_backend_pid(), ' ', extract(epoch FROM transaction_timestamp())) = :begun::text;
 
 -- name: commit
 COMMIT;
@@ -27,6 +38,19 @@ CLOSE ALL; RESET SESSION AUTHORIZATION; RESET ALL; UNLISTEN *; SELECT pg_advisor
 -- statement_timestamp(), never now(): the caller's transaction may have begun an hour ago.
 SELECT {now_text};
 
+-- name: place
+-- The first look of an operation: the clock, and which tables the statements behind it will find, by what no alias or copy can feign.
+-- `started` is null on a standby, of which a pooler may ask this; `transaction` differs for every transaction.
+SELECT {now_text} AS now,
+    (SELECT identity::text FROM {prefix}schema_version WHERE version = 1) AS store, current_database()::text AS database,
+    CASE WHEN NOT pg_is_in_recovery() THEN to_char(pg_postmaster_start_time() AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') END AS started,
+    concat_ws(' at ', current_database(), host(inet_server_addr()) || ':' || inet_server_port()::text) AS shown,
+    concat(pg_backend_pid(), ' ', extract(epoch FROM transaction_timestamp())) AS transaction;
+
+-- name: client_encoding
+-- For this transaction.
+SELECT set_config('client_encoding', :encoding::text, true);
+
 -- name: savepoint
 SAVEPOINT onward;
 
@@ -41,7 +65,7 @@ ROLLBACK TO SAVEPOINT onward;
 
 -- name: stored
 -- Which of these ids exist already: the same request again counts as accepted.
-SELECT id, type, payload_hash, owner FROM {prefix}jobs WHERE id IN (SELECT json_array_elements_text(:ids::text::json));
+SELECT id, type, payload_hash, owner FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json)));
 
 -- name: take_key
 -- No row back means that the key is held. A constraint error never arises, so a caller's transaction is never spoilt. It waits for a
@@ -65,7 +89,8 @@ SELECT job_id FROM taken UNION ALL SELECT job_id FROM over;
 SELECT job_id, payload_hash FROM {prefix}keys WHERE owner = :owner::text AND type = :type::text AND key = :key::text;
 
 -- name: enqueue
--- enqueue: → queued, for any number of rows. {tell} notifies the listeners; Postgres folds equal notifications of one transaction.
+-- enqueue: → queued, for any number of rows. {tell} notifies the listeners where {is_soon}: an idle worker might not look again before the
+-- job is due. Postgres folds equal notifications of one transaction.
 WITH asked AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:rows::text::json) AS asked (
         id text, type text, queue text, priority integer, payload text, payload_hash text, scheduled_at timestamptz,
@@ -82,7 +107,7 @@ WITH asked AS MATERIALIZED (
         idempotency_key, scope, concurrency_key, serial_key, breaker, owner, metadata, now, now
     FROM asked
     ON CONFLICT (id) DO NOTHING
-    RETURNING job.id, CASE WHEN job.scheduled_at <= job.updated_at + interval '30 seconds' THEN {tell} END AS told
+    RETURNING job.id, CASE WHEN {is_soon} THEN {tell} END AS told
 )
 SELECT id FROM asked WHERE id NOT IN (SELECT id FROM added);
 
@@ -95,7 +120,7 @@ SELECT pg_notify(:channel::text, :payload::text);
 -- name: asked_to_cancel
 -- Before `settle`, for endings that are none: a person may have asked since the claim. Locked, so that nobody asks in between.
 SELECT id FROM {prefix}jobs
-WHERE id IN (SELECT json_array_elements_text(:ids::text::json)) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL
+WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL
 FOR NO KEY UPDATE;
 
 -- name: settle
@@ -114,9 +139,7 @@ WITH ended AS MATERIALIZED (
         lease_owner = NULL, lease_until = NULL, finished_at = ended.finished_at, updated_at = :now::text::timestamptz
     FROM ended
     WHERE job.id = ended.id AND job.fence = ended.fence AND job.status = 'in_progress'
-    RETURNING job.id, job.fence, CASE
-        WHEN job.finished_at IS NULL AND job.scheduled_at <= job.updated_at + interval '30 seconds' THEN {tell}
-    END AS told
+    RETURNING job.id, job.fence, CASE WHEN job.finished_at IS NULL AND {is_soon} THEN {tell} END AS told
 )
 SELECT id, fence FROM settled;
 
@@ -135,7 +158,7 @@ RETURNING job.id, job.fence;
 
 -- name: shown
 -- The rows whose settlement changed nothing: perhaps an earlier try of the same turn was stored before its answer was lost.
-SELECT {columns} FROM {prefix}jobs AS job WHERE job.id IN (SELECT json_array_elements_text(:ids::text::json));
+SELECT {columns} FROM {prefix}jobs AS job WHERE job.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json)));
 
 -- name: free_keys
 -- The end of a job frees its key of scope `active` (the only one without an end of its own).
@@ -143,7 +166,7 @@ WITH ended AS MATERIALIZED (SELECT json_array_elements_text(:ids::text::json) AS
 DELETE FROM {prefix}keys AS held
 USING ended JOIN {prefix}jobs AS job ON job.id = ended.id
 WHERE held.owner = job.owner AND held.type = job.type AND held.key = job.idempotency_key
-    AND held.expires_at IS NULL AND held.job_id IN (SELECT id FROM ended);
+    AND held.expires_at IS NULL AND held.job_id = ANY (ARRAY(SELECT id FROM ended));
 
 -- name: write_history
 -- A repeated turn finds its rows there already.
@@ -157,7 +180,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: claim
 -- claim: queued, retrying → in_progress, all of it in one statement, so that an idle worker's look costs one round trip and no transaction.
---   waiting_queue, lane, waiting: a skip scan, one seek for each queue and each (queue, priority) that has something waiting, however many rows.
+--   lane, waiting: a skip scan, one seek for each (queue, priority) that has something waiting, and one behind the last of each queue, however
+--     many rows. It brings along when the lane's first row is due; nobody looks again at a lane that has only later ones.
 --   candidate: the first rows that are due over all lanes, in the order to run them, not locked: they only say how many to take from each
 --     lane. One ORDER BY over all lanes would walk every future row of a higher priority.
 --   picked: that many of each lane, locked; rows that others hold are passed over, and the next ones taken. Locking all the candidates
@@ -169,39 +193,37 @@ ON CONFLICT DO NOTHING;
 --     so dear that it compiles the statement each time (JIT: 130 ms instead of 1).
 WITH RECURSIVE clock AS MATERIALIZED (
     SELECT coalesce(:now::text::timestamptz, statement_timestamp()) AS now
-), waiting_queue (queue) AS (
-    SELECT (
-        SELECT min(first.queue) FROM {prefix}jobs AS first WHERE first.status IN ('queued', 'retrying') AND first.blocked_by IS NULL
+), lane (queue, priority, first_at) AS (
+    SELECT first.* FROM (
+        SELECT asked.queue FROM json_array_elements_text(:queues::text::json) AS asked (queue) LIMIT (SELECT 100000)
+    ) AS asked CROSS JOIN LATERAL (
+        SELECT job.queue, job.priority, job.scheduled_at FROM {prefix}jobs AS job
+        WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = asked.queue
+        ORDER BY job.queue, job.priority DESC, job.scheduled_at LIMIT 1
+    ) AS first
+    UNION ALL (
+        SELECT job.queue, job.priority, job.scheduled_at FROM {prefix}jobs AS job
+        WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND :queues::text IS NULL
+        ORDER BY job.queue, job.priority DESC, job.scheduled_at LIMIT 1
     )
-    WHERE :queues::text IS NULL
     UNION ALL
-    SELECT (
-        SELECT min(next.queue) FROM {prefix}jobs AS next
-        WHERE next.status IN ('queued', 'retrying') AND next.blocked_by IS NULL AND next.queue > waiting_queue.queue
-    )
-    FROM waiting_queue WHERE waiting_queue.queue IS NOT NULL
-), asked_queue (queue) AS (
-    SELECT queue FROM (
-        SELECT queue FROM (
-            SELECT queue FROM waiting_queue WHERE queue IS NOT NULL
-            UNION ALL
-            SELECT json_array_elements_text(:queues::text::json)
-        ) AS asked (queue) LIMIT (SELECT 100000)
-    ) AS asked LIMIT (SELECT 100000)
-), lane (queue, priority) AS (
-    SELECT asked_queue.queue, (
-        SELECT max(first.priority) FROM {prefix}jobs AS first
-        WHERE first.status IN ('queued', 'retrying') AND first.blocked_by IS NULL AND first.queue = asked_queue.queue
-    )
-    FROM asked_queue
-    UNION ALL
-    SELECT lane.queue, (
-        SELECT max(next.priority) FROM {prefix}jobs AS next
-        WHERE next.status IN ('queued', 'retrying') AND next.blocked_by IS NULL AND next.queue = lane.queue AND next.priority < lane.priority
-    )
-    FROM lane WHERE lane.priority IS NOT NULL
+    SELECT next.* FROM lane CROSS JOIN LATERAL (
+        (
+            SELECT job.queue, job.priority, job.scheduled_at FROM {prefix}jobs AS job
+            WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL
+                AND job.queue = lane.queue AND job.priority < lane.priority
+            ORDER BY job.queue, job.priority DESC, job.scheduled_at LIMIT 1
+        )
+        UNION ALL
+        (
+            SELECT job.queue, job.priority, job.scheduled_at FROM {prefix}jobs AS job
+            WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND :queues::text IS NULL AND job.queue > lane.queue
+            ORDER BY job.queue, job.priority DESC, job.scheduled_at LIMIT 1
+        )
+        LIMIT 1
+    ) AS next
 ), waiting AS MATERIALIZED (
-    SELECT queue, priority FROM lane WHERE priority IS NOT NULL ORDER BY priority DESC LIMIT (SELECT 100000)
+    SELECT queue, priority, first_at FROM lane ORDER BY priority DESC LIMIT (SELECT 100000)
 ), candidate AS MATERIALIZED (
     SELECT lane.queue, lane.priority, due.scheduled_at, due.id
     FROM waiting AS lane
@@ -212,6 +234,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
             AND job.queue = lane.queue AND job.priority = lane.priority AND job.scheduled_at <= clock.now
         ORDER BY job.scheduled_at, job.id LIMIT :limit::bigint + 1
     ) AS due
+    WHERE lane.first_at <= clock.now
     ORDER BY lane.priority DESC, due.scheduled_at, due.id LIMIT :limit::bigint + 1
 ), share AS MATERIALIZED (
     SELECT queue, priority, count(*) AS wanted
@@ -254,36 +277,75 @@ SELECT 'left', NULL, {columns_of_none} WHERE (SELECT count(*) FROM candidate) > 
 UNION ALL
 SELECT 'held', NULL, {columns_of_none} WHERE (SELECT sum(share.wanted) FROM share) > (SELECT count(*) FROM picked)
 UNION ALL
+SELECT 'blocked', NULL, {columns_of_none} WHERE EXISTS (
+    SELECT FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT type FROM known)) AND :queues::text IS NULL
+) OR EXISTS (
+    SELECT FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT type FROM known))
+        AND queue = ANY (ARRAY(SELECT json_array_elements_text(:queues::text::json)))
+)
+UNION ALL
 SELECT 'now', {clock_text}, {columns_of_none} FROM clock
 UNION ALL
 SELECT 'next', {next_text}, {columns_of_none} FROM (
-    SELECT min((
-        SELECT min(job.scheduled_at) FROM {prefix}jobs AS job
+    SELECT min(CASE WHEN lane.first_at > clock.now THEN lane.first_at ELSE (
+        SELECT job.scheduled_at FROM {prefix}jobs AS job
         WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL
             AND job.queue = lane.queue AND job.priority = lane.priority AND job.scheduled_at > clock.now
-    )) AS at
+        ORDER BY job.scheduled_at LIMIT 1
+    ) END) AS at
     FROM waiting AS lane CROSS JOIN clock
+    WHERE (SELECT count(*) FROM candidate) <= :limit::bigint
 ) AS next;
 
 -- name: block
 -- A due job of a type that this worker does not know is set aside; it spends no try, and no later claim walks over it.
-UPDATE {prefix}jobs SET blocked_by = 'type', updated_at = :now::text::timestamptz WHERE id IN (
+WITH free AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
-    WHERE id IN (SELECT json_array_elements_text(:ids::text::json)) AND status IN ('queued', 'retrying') AND blocked_by IS NULL
+    WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status IN ('queued', 'retrying') AND blocked_by IS NULL
     FOR NO KEY UPDATE SKIP LOCKED
-);
+)
+UPDATE {prefix}jobs AS job SET blocked_by = 'type', updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM free))
+RETURNING job.id, {tell} AS told;
+
+-- name: unblock_first
+-- Rows that this worker can run after all, to be claimed in the same transaction: else the worker that has set them aside does so again.
+-- Two arms, since a queue that may be any is no place to seek. The limit counts rows that are free: those that others hold must not hide
+-- them.
+WITH found AS MATERIALIZED (
+    (
+        SELECT id FROM {prefix}jobs
+        WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
+            AND :queues::text IS NULL
+        LIMIT :most::bigint
+    )
+    UNION ALL
+    (
+        SELECT id FROM {prefix}jobs
+        WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
+            AND queue = ANY (ARRAY(SELECT json_array_elements_text(:queues::text::json)))
+        LIMIT :most::bigint
+    )
+), free AS MATERIALIZED (
+    SELECT job.id FROM {prefix}jobs AS job JOIN found ON found.id = job.id
+    WHERE job.blocked_by IS NOT NULL AND job.blocked_by = 'type'
+    ORDER BY job.priority DESC, job.scheduled_at, job.id LIMIT :limit::bigint
+    FOR NO KEY UPDATE OF job SKIP LOCKED
+)
+UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE id = ANY (ARRAY(SELECT id FROM free));
 
 -- name: expire
 -- cancel: queued, retrying → cancelled, since it was not run before expires_at.
 WITH late AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
-    WHERE id IN (SELECT json_array_elements_text(:ids::text::json)) AND status IN ('queued', 'retrying')
+    WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status IN ('queued', 'retrying')
         AND expires_at <= :now::text::timestamptz
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {prefix}jobs AS job SET
     status = 'cancelled', error = 'expired', blocked_by = NULL, finished_at = :now::text::timestamptz, updated_at = :now::text::timestamptz
-WHERE job.id IN (SELECT id FROM late)
+WHERE job.id = ANY (ARRAY(SELECT id FROM late))
 RETURNING {columns};
 
 -- name: set_aside
@@ -344,7 +406,7 @@ WHERE id = :id::text AND fence = :fence::bigint AND status = 'in_progress' RETUR
 SELECT
     EXISTS (
         SELECT FROM {prefix}jobs CROSS JOIN (SELECT {moment} AS now) AS clock
-        WHERE status = 'in_progress' AND (lease_until <= clock.now OR lease_until > clock.now + interval '1 day' OR lease_until IS NULL)
+        WHERE status = 'in_progress' AND (lease_until <= clock.now OR lease_until > clock.now + {longest_lease} OR lease_until IS NULL)
     ),
     EXISTS (
         SELECT FROM {prefix}jobs CROSS JOIN (SELECT {moment} AS now) AS clock
@@ -352,16 +414,23 @@ SELECT
     ),
     EXISTS (
         SELECT FROM {prefix}jobs
-        WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT json_array_elements_text(:types::text::json))
+        WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
     );
 
 -- name: run_out
 -- Claims whose lease ran out. One further ahead than any lease may be counts too: the clock went back. A row that somebody holds is
 -- settling, or inside its handler's transaction.
-SELECT {columns} FROM {prefix}jobs AS job
+-- The last column: somebody has locked the row since it was written, or written it in a transaction that was rolled back. It is read
+-- before this statement's own lock leaves the same trace. That of the claim, which locks before it writes, is the writer's own.
+WITH seen AS MATERIALIZED (
+    SELECT job.id, job.xmax::text NOT IN ('0', job.xmin::text) AS was_held FROM {prefix}jobs AS job
+    WHERE job.status = 'in_progress'
+        AND (job.lease_until <= :now::text::timestamptz OR job.lease_until > :too_far::text::timestamptz OR job.lease_until IS NULL)
+)
+SELECT {columns}, seen.was_held FROM seen JOIN {prefix}jobs AS job ON job.id = seen.id
 WHERE job.status = 'in_progress'
     AND (job.lease_until <= :now::text::timestamptz OR job.lease_until > :too_far::text::timestamptz OR job.lease_until IS NULL)
-FOR NO KEY UPDATE SKIP LOCKED;
+FOR NO KEY UPDATE OF job SKIP LOCKED;
 
 -- name: held
 SELECT {columns} FROM {prefix}jobs AS job WHERE job.status = 'in_progress' AND job.lease_owner = :lease_owner::text ORDER BY job.id;
@@ -372,10 +441,11 @@ SELECT id FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :leas
 
 -- name: lose
 -- lose: in_progress → what `onward.outcome.Ending` says. Fence and lease are checked again here: in between the claim may have
--- completed, been renewed, or been made anew.
+-- completed, been renewed, or been made anew. The lease is compared as it was read: written by hand, it may be no instant that a
+-- program can read.
 WITH lost AS MATERIALIZED (
     SELECT * FROM json_to_recordset(:rows::text::json) AS lost (
-        id text, fence bigint, lease_until timestamptz, status text, finished_at timestamptz, attempts bigint, lost_leases bigint,
+        id text, fence bigint, lease_until text, status text, finished_at timestamptz, attempts bigint, lost_leases bigint,
         releases bigint, error text
     )
 ), back AS (
@@ -383,7 +453,7 @@ WITH lost AS MATERIALIZED (
         status = lost.status, attempts = lost.attempts, lost_leases = lost.lost_leases, releases = lost.releases, error = lost.error,
         lease_owner = NULL, lease_until = NULL, finished_at = lost.finished_at, updated_at = :now::text::timestamptz
     FROM lost
-    WHERE job.id = lost.id AND job.fence = lost.fence AND job.status = 'in_progress' AND job.lease_until IS NOT DISTINCT FROM lost.lease_until
+    WHERE job.id = lost.id AND job.fence = lost.fence AND job.status = 'in_progress' AND {lease_until} IS NOT DISTINCT FROM lost.lease_until
     RETURNING {columns}, CASE WHEN job.finished_at IS NULL THEN {tell} END AS told
 )
 SELECT {column_names} FROM back;
@@ -394,12 +464,13 @@ WHERE expires_at IS NOT NULL AND status IN ('queued', 'retrying') AND expires_at
 
 -- name: unblock
 -- Rows whose type is known now may be claimed again; in batches, so that no transaction is long.
-UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id IN (
+WITH known AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
-    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT json_array_elements_text(:types::text::json))
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
     LIMIT :limit::bigint FOR NO KEY UPDATE SKIP LOCKED
 )
-RETURNING job.id, CASE WHEN job.scheduled_at <= job.updated_at + interval '30 seconds' THEN {tell} END AS told;
+UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM known))
+RETURNING job.id, CASE WHEN {is_soon} THEN {tell} END AS told;
 
 
 -- == read ==
@@ -411,10 +482,10 @@ SELECT {columns} FROM {prefix}jobs AS job WHERE job.id = :id::text AND (:owner::
 -- Newest first, by the id alone: a page costs the same wherever it begins.
 SELECT {columns} FROM {prefix}jobs AS job
 WHERE (:before::text IS NULL OR job.id < :before::text)
-    AND (:ids::text IS NULL OR job.id IN (SELECT json_array_elements_text(:ids::text::json)))
-    AND (:statuses::text IS NULL OR job.status IN (SELECT json_array_elements_text(:statuses::text::json)))
-    AND (:types::text IS NULL OR job.type IN (SELECT json_array_elements_text(:types::text::json)))
-    AND (:queues::text IS NULL OR job.queue IN (SELECT json_array_elements_text(:queues::text::json)))
+    AND (:ids::text IS NULL OR job.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))))
+    AND (:statuses::text IS NULL OR job.status = ANY (ARRAY(SELECT json_array_elements_text(:statuses::text::json))))
+    AND (:types::text IS NULL OR job.type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json))))
+    AND (:queues::text IS NULL OR job.queue = ANY (ARRAY(SELECT json_array_elements_text(:queues::text::json))))
     AND (:key::text IS NULL OR job.idempotency_key = :key::text)
     AND (:owner::text IS NULL OR job.owner = :owner::text)
     AND (:finished_after::text IS NULL OR job.finished_at > :finished_after::text::timestamptz)
@@ -422,10 +493,10 @@ ORDER BY job.id DESC LIMIT :limit::bigint;
 
 -- name: count
 SELECT count(*) FROM {prefix}jobs
-WHERE (:ids::text IS NULL OR id IN (SELECT json_array_elements_text(:ids::text::json)))
-    AND (:statuses::text IS NULL OR status IN (SELECT json_array_elements_text(:statuses::text::json)))
-    AND (:types::text IS NULL OR type IN (SELECT json_array_elements_text(:types::text::json)))
-    AND (:queues::text IS NULL OR queue IN (SELECT json_array_elements_text(:queues::text::json)))
+WHERE (:ids::text IS NULL OR id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))))
+    AND (:statuses::text IS NULL OR status = ANY (ARRAY(SELECT json_array_elements_text(:statuses::text::json))))
+    AND (:types::text IS NULL OR type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json))))
+    AND (:queues::text IS NULL OR queue = ANY (ARRAY(SELECT json_array_elements_text(:queues::text::json))))
     AND (:key::text IS NULL OR idempotency_key = :key::text)
     AND (:owner::text IS NULL OR owner = :owner::text)
     AND (:finished_after::text IS NULL OR finished_at > :finished_after::text::timestamptz);
@@ -435,7 +506,7 @@ WHERE (:ids::text IS NULL OR id IN (SELECT json_array_elements_text(:ids::text::
 SELECT {columns} FROM {prefix}jobs AS job
 WHERE job.id IN (
     SELECT job_id FROM {prefix}keys
-    WHERE owner = :owner::text AND key = :key::text AND type IN (SELECT json_array_elements_text(:types::text::json))
+    WHERE owner = :owner::text AND key = :key::text AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
 ) AND job.status IN ('queued', 'retrying', 'in_progress')
 ORDER BY job.id DESC LIMIT 1;
 
@@ -488,7 +559,7 @@ DELETE FROM {prefix}jobs
 WHERE id = :id::text AND (:owner::text IS NULL OR owner = :owner::text) AND status <> 'in_progress' RETURNING id;
 
 -- name: delete_history
-DELETE FROM {prefix}history WHERE job_id IN (SELECT json_array_elements_text(:ids::text::json));
+DELETE FROM {prefix}history WHERE job_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json)));
 
 
 -- == prune ==
@@ -511,7 +582,7 @@ WITH old AS MATERIALIZED (
     WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status::text AND finished_at <= :before::text::timestamptz
     ORDER BY finished_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}jobs WHERE id IN (SELECT id FROM old) RETURNING id;
+DELETE FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id;
 
 -- name: prune_keys
 -- Windows that are over. A key for ever ends in the year 9999.
@@ -520,168 +591,3 @@ WITH over AS MATERIALIZED (
     WHERE expires_at IS NOT NULL AND expires_at <= :now::text::timestamptz LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {prefix}keys WHERE (owner, type, key) IN (SELECT owner, type, key FROM over);
-
-
--- == the six questions; these run as they stand in any shell, so they take no parameters but {now} and {stuck_seconds} ==
-
--- name: question_outstanding
-SELECT type, status, count(*) AS jobs
-FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying')
-GROUP BY type, status ORDER BY type, status;
-
--- name: question_failed
-SELECT job.id, job.type, job.attempts, {finished_at} AS finished_at, job.error
-FROM {prefix}jobs AS job WHERE job.status IN ('completed', 'dead_letter', 'cancelled') AND job.status = 'dead_letter'
-ORDER BY job.finished_at DESC, job.id DESC;
-
--- name: question_stuck
-SELECT job.id, job.type, job.lease_owner, {lease_until} AS lease_until, {started_at} AS started_at,
-    CASE WHEN job.lease_until <= {now} THEN 'lease expired' ELSE 'running long' END AS reason
-FROM {prefix}jobs AS job
-WHERE job.status = 'in_progress' AND (job.lease_until <= {now} OR job.started_at <= {now} - {stuck_seconds} * interval '1 second')
-ORDER BY job.started_at, job.id;
-
--- name: question_durations
-SELECT type, count(*) AS jobs,
-    round(avg(extract(epoch FROM finished_at - started_at)), 3)::double precision AS average_seconds,
-    round(max(extract(epoch FROM finished_at - started_at)), 3)::double precision AS longest_seconds
-FROM {prefix}jobs WHERE status = 'completed' AND started_at IS NOT NULL
-GROUP BY type ORDER BY type;
-
--- name: question_duplicates
-SELECT owner, type, idempotency_key, count(*) AS jobs
-FROM {prefix}jobs WHERE status IN ('queued', 'in_progress', 'retrying') AND idempotency_key IS NOT NULL
-GROUP BY owner, type, idempotency_key HAVING count(*) > 1 ORDER BY owner, type, idempotency_key;
-
--- name: question_last_hour
-SELECT job.id, job.type, job.status, {finished_at} AS finished_at
-FROM {prefix}jobs AS job WHERE job.status IN ('completed', 'dead_letter', 'cancelled') AND job.finished_at >= {now} - interval '1 hour'
-ORDER BY job.finished_at DESC, job.id DESC;
-
-
--- == examine; one look each, without parameters ==
-
--- name: census
-SELECT status, count(*) AS jobs, to_char(max(created_at) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS newest
-FROM {prefix}jobs GROUP BY status;
-
--- name: examine_server
--- host is empty where the connection goes through a socket.
-SELECT current_setting('server_version') AS version, current_setting('server_version_num')::integer AS number, current_user::text AS role,
-    place.datname::text AS database, place.oid::bigint AS oid, pg_encoding_to_char(place.encoding)::text AS encoding,
-    host(inet_server_addr()) AS host, inet_server_port() AS port, pg_is_in_recovery() AS is_standby,
-    pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') AS sees_everybody
-FROM pg_catalog.pg_database AS place WHERE place.datname = current_database();
-
--- name: examine_place
-SELECT concat_ws(' at ', current_database(), host(inet_server_addr()) || ':' || inet_server_port()::text) AS place;
-
--- name: examine_settings
--- As they are in a connection of this role to this database.
-SELECT name, setting FROM pg_catalog.pg_settings WHERE name IN (
-    'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'autovacuum', 'track_counts',
-    'default_transaction_isolation', 'default_transaction_read_only', 'statement_timeout', 'lock_timeout',
-    'idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout'
-);
-
--- name: examine_connections
-SELECT
-    (SELECT sum(numbackends)::bigint FROM pg_catalog.pg_stat_database) AS used,
-    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint
-        - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS allowed;
-
--- name: examine_tables
-SELECT class.relname::text AS name, class.relpersistence = 'u' AS is_unlogged, row_security_active(class.oid) AS hides_rows,
-    ARRAY(
-        SELECT needed FROM unnest(CASE WHEN class.relname = 'schema_version' THEN '{SELECT}' ELSE '{SELECT,INSERT,UPDATE,DELETE}' END::text[]) AS needed
-        WHERE NOT has_table_privilege(class.oid, needed)
-    ) AS lacking,
-    EXISTS (
-        SELECT FROM pg_options_to_table(class.reloptions) WHERE option_name = 'autovacuum_enabled' AND NOT option_value::boolean
-    ) AS is_never_vacuumed,
-    coalesce(stats.n_live_tup, 0) AS live, coalesce(stats.n_dead_tup, 0) AS dead,
-    extract(epoch FROM statement_timestamp() - greatest(stats.last_autovacuum, stats.last_vacuum))::double precision AS vacuumed_seconds_ago,
-    pg_table_size(class.oid) AS bytes, pg_indexes_size(class.oid) AS index_bytes
-FROM pg_catalog.pg_class AS class LEFT JOIN pg_catalog.pg_stat_all_tables AS stats ON stats.relid = class.oid
-WHERE class.relkind IN ('r', 'p')
-    AND class.relnamespace = (SELECT jobs.relnamespace FROM pg_catalog.pg_class AS jobs WHERE jobs.oid = '{prefix}jobs'::regclass)
-ORDER BY class.relname;
-
--- name: examine_indexes
--- entries is what the last cleaning counted, -1 before the first one.
-SELECT class.relname::text AS name, pg_relation_size(class.oid) AS bytes, class.reltuples::bigint AS entries
-FROM pg_catalog.pg_class AS class
-WHERE class.relkind = 'i'
-    AND class.relnamespace = (SELECT jobs.relnamespace FROM pg_catalog.pg_class AS jobs WHERE jobs.oid = '{prefix}jobs'::regclass)
-ORDER BY class.relname;
-
--- name: examine_made
--- How the tables are made, part by part; is_model marks those that the migrations have just made in pg_temp, to compare with.
--- Constraints that say NOT NULL are left to the column, since only some releases list them. An index that serves a constraint is part of it.
-WITH relation AS (
-    SELECT class.oid, class.relname::text AS name, class.relnamespace = pg_my_temp_schema() AS is_model, quote_ident(space.nspname) || '.' AS prefix
-    FROM pg_catalog.pg_class AS class JOIN pg_catalog.pg_namespace AS space ON space.oid = class.relnamespace
-    WHERE class.relkind IN ('r', 'p') AND class.relnamespace IN (
-        (SELECT jobs.relnamespace FROM pg_catalog.pg_class AS jobs WHERE jobs.oid = '{prefix}jobs'::regclass), pg_my_temp_schema()
-    )
-), part AS (
-    SELECT relation.oid, 'column' AS kind, attribute.attname::text AS name,
-        concat_ws(
-            ' ', format_type(attribute.atttypid, attribute.atttypmod),
-            'COLLATE ' || quote_ident(nullif(rules.collname, 'default')), CASE WHEN attribute.attnotnull THEN 'NOT NULL' END,
-            'DEFAULT ' || pg_get_expr(standard.adbin, standard.adrelid)
-        ) AS made, true AS is_valid, attribute.attnotnull AND standard.adbin IS NULL AS is_demanding
-    FROM relation JOIN pg_catalog.pg_attribute AS attribute ON attribute.attrelid = relation.oid
-    LEFT JOIN pg_catalog.pg_attrdef AS standard ON standard.adrelid = relation.oid AND standard.adnum = attribute.attnum
-    LEFT JOIN pg_catalog.pg_collation AS rules ON rules.oid = attribute.attcollation
-    WHERE attribute.attnum > 0 AND NOT attribute.attisdropped
-    UNION ALL
-    SELECT relation.oid, 'constraint', found.conname::text, pg_get_constraintdef(found.oid), true, found.contype IN ('p', 'u')
-    FROM relation JOIN pg_catalog.pg_constraint AS found ON found.conrelid = relation.oid WHERE found.contype IN ('c', 'p', 'u', 'x', 'f')
-    UNION ALL
-    SELECT relation.oid, 'index', class.relname::text, pg_get_indexdef(class.oid), found.indisvalid AND found.indisready, found.indisunique
-    FROM relation
-    JOIN pg_catalog.pg_index AS found ON found.indrelid = relation.oid
-    JOIN pg_catalog.pg_class AS class ON class.oid = found.indexrelid
-    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_constraint AS served WHERE served.conindid = class.oid AND served.contype IN ('p', 'u', 'x'))
-    UNION ALL
-    SELECT relation.oid, 'trigger', found.tgname::text, pg_get_triggerdef(found.oid), true, true
-    FROM relation JOIN pg_catalog.pg_trigger AS found ON found.tgrelid = relation.oid WHERE NOT found.tgisinternal
-)
-SELECT relation.is_model, relation.name AS "table", part.kind, part.name,
-    replace(replace(part.made, relation.prefix, ''), 'pg_temp.', '') AS made, part.is_valid, part.is_demanding
-FROM relation JOIN part ON part.oid = relation.oid;
-
--- name: examine_transactions
--- Who keeps dead rows from being cleaned away. Of a standby and of a slot no age is known but that of the oldest transaction it still needs.
-SELECT 'session' AS kind, pid::text AS name, concat_ws(', ', nullif(application_name, ''), usename, state) AS who,
-    extract(epoch FROM statement_timestamp() - xact_start)::double precision AS seconds, NULL::bigint AS transactions
-FROM pg_catalog.pg_stat_activity
-WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
-    AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
-    AND backend_type <> 'autovacuum worker' AND pid NOT IN (SELECT pid FROM pg_catalog.pg_stat_progress_vacuum)
-UNION ALL
-SELECT 'prepared', gid, owner::text, extract(epoch FROM statement_timestamp() - prepared)::double precision, NULL
-FROM pg_catalog.pg_prepared_xacts WHERE database = current_database()
-UNION ALL
-SELECT 'slot', slot_name::text, CASE WHEN active THEN 'in use' ELSE 'not in use' END, NULL, age(xmin)
-FROM pg_catalog.pg_replication_slots WHERE xmin IS NOT NULL
-UNION ALL
-SELECT 'standby', pid::text, application_name, NULL, age(backend_xmin)
-FROM pg_catalog.pg_stat_replication WHERE backend_xmin IS NOT NULL;
-
--- name: examine_blocked
-SELECT type, count(*) AS jobs FROM {prefix}jobs WHERE blocked_by IS NOT NULL AND blocked_by = 'type' GROUP BY type ORDER BY type;
-
--- name: examine_queue_of_notifications
-SELECT pg_notification_queue_usage() AS used;
-
--- name: examine_backend
-SELECT pg_backend_pid();
-
--- name: examine_listen
--- A channel that no worker listens to. A pooler may lend the session to others afterwards, so it is left as it was.
-LISTEN onward_doctor;
-
--- name: examine_unlisten
-UNLISTEN onward_doctor;

@@ -16,8 +16,10 @@ SELECT max(works_with) FROM "{schema}".schema_version;
 
 -- name: begin_migration
 -- A look that is older than the lock, as the role's own isolation level could make it, would not see what the lock's last holder did.
+-- What the tables are made of (types, operators, a collation) comes from nowhere but Postgres itself.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
 SET LOCAL lock_timeout = '{lock_timeout}ms';
+SET LOCAL search_path = pg_catalog;
 
 -- name: lock_migrations
 SELECT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('onward migrate {schema}', 0));
@@ -25,3 +27,4 @@ SELECT pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended('onward 
 -- name: begin_script
 BEGIN;
 SET LOCAL lock_timeout = '{lock_timeout}ms';
+SET LOCAL search_path = pg_catalog;

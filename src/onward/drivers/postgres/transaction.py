@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
-from psycopg import pq
+from psycopg import pq, sql
 
 from onward.clock import Clock
 from onward.drivers.postgres.connections import StoreConnection
@@ -21,8 +21,8 @@ from onward.errors import NoTransaction, TransactionOpen, TransactionTooLong
 
 # ROLLBACK TO and RELEASE belong to savepoints, which are the application's own affair.
 _ENDS = re.compile(
-    r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:COMMIT|END|BEGIN|START\s+TRANSACTION|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b))\b",
-    re.IGNORECASE | re.DOTALL,
+    r"(?:\s|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*(?:COMMIT|END|BEGIN|START\s+TRANSACTION|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+(?:WORK\s+|TRANSACTION\s+)?TO\b))\b",
+    re.IGNORECASE,
 )
 
 
@@ -39,6 +39,7 @@ class GuardedConnection(StoreConnection):
     def __init__(self, connection: StoreConnection, limit: timedelta | None, clock: Clock) -> None:
         super().__init__(connection.pgconn)
         self._autocommit = True  # the transaction has been begun by hand
+        self.cursor_factory = GuardedCursor
         self.deadlines = connection.deadlines
         # What is prepared belongs to the session: with a list of its own, this object would give names that are taken already.
         self._prepared = connection._prepared
@@ -62,22 +63,16 @@ class GuardedConnection(StoreConnection):
 
     # -- what an application uses ------------------------------------------------------------------------------------
 
-    def cursor(self, name: str = "", **options: Any) -> Any:
-        if not name and "row_factory" not in options:
-            return GuardedCursor(self)
-        return super().cursor(name, **options)
-
-    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        return self.cursor().execute(query, params, **options)
-
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         self.check()
         try:
-            return super().wait(gen, *arguments, **options)
+            answer = super().wait(gen, *arguments, **options)
         except psycopg.Error as error:
             if self.is_over:
                 raise self.too_long() from error
             raise
+        self._check_begun()
+        return answer
 
     def commit(self) -> None:
         raise _not_here("commit() is not yours to call")
@@ -103,12 +98,25 @@ class GuardedConnection(StoreConnection):
             raise self.too_long()
         if self._is_done:
             raise NoTransaction("the transaction of this connection has ended: open another")
+        self._check_begun()
 
-    def finish(self) -> None:
-        """Make sure that there is something to commit, and that nobody uses this connection any more."""
-        self.check()
+    def _check_begun(self) -> None:
+        """Raise once the transaction was ended by whatever way: the next statement would commit by itself."""
         if self.pgconn.transaction_status == pq.TransactionStatus.IDLE:
-            raise _not_here("the transaction was ended inside its block, so nothing more can be committed")
+            raise _ended_inside()
+
+    def finish(self, is_still_in_it: Callable[[], bool]) -> None:
+        """Make sure that it is the transaction that was begun which is committed now, and that nobody uses this connection any more."""
+        self.check()
+        try:
+            # One that has failed answers nothing, and cannot be committed anyway.
+            is_ours = self.pgconn.transaction_status == pq.TransactionStatus.INERROR or is_still_in_it()
+        except psycopg.Error as error:
+            if self.is_over:
+                raise self.too_long() from error
+            raise
+        if not is_ours:
+            raise _ended_inside()
         self.give_up()
         if self.is_over:
             raise self.too_long()
@@ -132,27 +140,43 @@ class GuardedConnection(StoreConnection):
 
 
 class GuardedCursor(psycopg.Cursor[Any]):
-    """Refuses what would end the transaction."""
+    """Refuses what plainly would end the transaction, before it does. What cannot be seen in a text is noticed behind it."""
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
-        if isinstance(query, str) and _ENDS.match(query):
-            raise _not_here(f"{query.strip()[:40]!r} is not yours to run")
+        self._refuse_end(query)
         return super().execute(query, params, **options)
+
+    def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        self._refuse_end(query)
+        super().executemany(query, params_seq, **options)
+
+    def stream(self, query: Any, params: Any = None, **options: Any) -> Any:
+        self._refuse_end(query)
+        return super().stream(query, params, **options)
+
+    def _refuse_end(self, query: Any) -> None:
+        text = query.as_string(self) if isinstance(query, sql.Composable) else query
+        text = text.decode(errors="replace") if isinstance(text, bytes) else text
+        if isinstance(text, str) and _ENDS.match(text):
+            raise _not_here(f"{text.strip()[:40]!r} is not yours to run")
 
 
 @contextmanager
 def guarded(connection: StoreConnection, limit: timedelta | None, clock: Clock) -> Iterator[GuardedConnection]:
-    """Lend ``connection``, which is in a transaction, to an application. The caller commits it afterwards, or rolls back."""
+    """Lend ``connection``, which is in a transaction, to an application. The caller finishes it, and commits afterwards, or rolls back."""
     given = GuardedConnection(connection, limit, clock)
     try:
         yield given
-        given.finish()
     except psycopg.Error as error:
         if given.is_over:
             raise given.too_long() from error
         raise
     finally:
         given.give_up()
+
+
+def _ended_inside() -> TransactionOpen:
+    return _not_here("the transaction was ended inside its block, so what was written before that may be stored, and nothing behind it is")
 
 
 def _not_here(what: str) -> TransactionOpen:

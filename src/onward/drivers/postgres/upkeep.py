@@ -12,7 +12,7 @@ from onward.inspection import Finding
 
 Row: TypeAlias = dict[str, Any]
 Ask: TypeAlias = Callable[[Statement], list[Row]]
-"""Runs one of the statements that take no parameters, and gives its rows by the names of their columns."""
+"""Runs one of the statements that only look, and gives its rows by the names of their columns."""
 
 OLD = timedelta(minutes=5)
 OLD_TRANSACTIONS = 100_000

@@ -7,15 +7,21 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
+
 from onward.durations import parse_duration
 from onward.errors import InvalidSetting, InvalidTime
+from onward.spelling import nearest
 
 SCHEMA = "onward"
 TIMEOUT = timedelta(seconds=5)
 CONNECTIONS = 10
+OURS = ("schema", "timeout", "connections", "notify", "prepare")
 DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
-_SECRET = ("password", "sslpassword")
+_SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
 def read_url(url: str) -> tuple[str, dict[str, Any]]:
@@ -23,8 +29,17 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
 
     The name of a driver, as SQLAlchemy's URLs have it (``postgresql+asyncpg://``), is left out.
     """
-    parts = urlsplit(url)
-    if "@" in url and parts.netloc.count("@") != 1:
+    if not url.isprintable():  # libpq would read up to a NUL, and urlsplit leaves line ends out
+        raise InvalidSetting("a postgresql:// URL holds a control character or half a character: write it percent-encoded")
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text may hold a part of the password
+        raise InvalidSetting(
+            "the host of a postgresql:// URL cannot be read: [ and ] belong around an IPv6 address, and are percent-encoded in a password"
+        ) from None
+    if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
+        raise InvalidSetting(f"it must be postgresql://user@host/database, not {parts.scheme}:")
+    if "@" in url and not url.count("@") == parts.netloc.count("@") == 1:
         raise InvalidSetting("the user or the password of a postgresql:// URL holds a character that must be percent-encoded: / ? # @ : %")
     driver = parts.scheme.partition("+")[2]
     if driver not in ("", *DRIVERS):
@@ -44,7 +59,24 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
             options[name] = _switch(name, value)
         else:
             others.append((name, value))
-    return _join(parts.netloc, parts.path, urlencode(others, quote_via=quote)), options
+    conninfo = _join(parts.netloc, parts.path, urlencode(others, quote_via=quote))
+    _refuse_what_libpq_cannot_read(conninfo, [name for name, _ in others])
+    return conninfo, options
+
+
+def _refuse_what_libpq_cannot_read(conninfo: str, names: list[str]) -> None:
+    """Raise ``InvalidSetting``, without anything of the URL but the name of an option: the rest may hold a password."""
+    try:
+        conninfo_to_dict(conninfo)
+    except ProgrammingError as error:
+        known = [*OURS, *(option.keyword.decode() for option in Conninfo.get_defaults())]
+        for name in names:
+            if name not in known and f'"{name}"' in str(error):
+                close = nearest(name, known, likeness=0.6)
+                meant = f"did you mean {close!r}?" if close else f"known are {', '.join(OURS)}, and those of libpq"
+                raise InvalidSetting(f"{name}= means nothing in a postgresql:// URL: {meant}") from None
+        reason = re.sub('".*"', "…", str(error).strip(), flags=re.DOTALL)
+        raise InvalidSetting(f"a postgresql:// URL cannot be read: {reason}") from None
 
 
 def show_url(url: str) -> str:
@@ -85,7 +117,7 @@ def _timeout(value: str) -> timedelta:
 
 
 def _count(value: str) -> int:
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 1000:
+    if not (value.isascii() and value.isdigit() and len(value) <= 4 and 1 <= int(value) <= 1000):
         raise InvalidSetting(f"connections must be a number from 1 to 1000, not {value!r:.40}")
     return int(value)
 

@@ -5,8 +5,11 @@ It goes by the SQLSTATE, which psycopg, psycopg2 and asyncpg all carry, so none 
 
 from __future__ import annotations
 
+import re
+
 from onward.errors import (
     InvalidPayload,
+    InvalidSetting,
     NoTransaction,
     OnwardError,
     SchemaOutOfDate,
@@ -32,6 +35,13 @@ FULL = {
     "53200": "the server is out of memory: lower what its connections may use, or use fewer of them",
     "53300": "the server takes no more connections: raise max_connections, or use fewer processes or a pooler",
 }
+REFUSED = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in|permission denied for database"
+    r"|role .* does not exist|no such user"
+)
+NO_DATABASE = re.compile(r"database .* does not exist|no such database")
+MISSPELT = re.compile(r"invalid [\w ]*(?:value|port number)\b|bad value for \w+|definition of service .* not found")
+"""What is said of a log-in, and of a connection string, has no SQLSTATE in libpq, so its words have to do."""
 _CONNECTION_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"})
 
 
@@ -85,7 +95,7 @@ def translate(error: BaseException, place: str) -> OnwardError:
     if state == NO_TRANSACTION:
         return NoTransaction(f"the connection is in no transaction ({text}): begin one first")
     if state in MISSING_TABLES:
-        return SchemaOutOfDate(f"{place} does not have the tables of this Onward ({text}): run onward migrate, or give the right database")
+        return SchemaOutOfDate(f"{place} does not have the tables of this Onward ({text}): give the right database, or run onward migrate")
     if state in BUSY:
         return StoreBusy(f"a statement at {place} {BUSY[state]} ({text}): nothing was stored; keep transactions short, and try again")
     if isinstance(error, TimeoutError):
@@ -102,24 +112,21 @@ def _unavailable(error: BaseException, state: str | None, text: str, place: str)
         return StoreUnavailable(f"{place} takes no writes here ({text}): is it a standby, or was the transaction begun as READ ONLY?")
     if state == "42501":
         return StoreUnavailable(f"the role of the connection may not do this at {place} ({text}): grant it what onward migrate used")
-    if state is not None and state.startswith("28"):
-        return StoreUnavailable(f"{place} refused the log-in ({text}): check the user and the password of the URL")
-    if state == "3D000":
-        return StoreUnavailable(f"{place}: {text}: create the database, or give the right name")
-    if state is None and (refused := _refused_at_log_in(text)):
-        return StoreUnavailable(f"{place}: {refused}")
+    if (state is not None and state.startswith("28")) or (state is None and REFUSED.search(text)):
+        return _lasting(f"{place} refused the log-in ({text}): check the user and the password, in the URL, PGPASSWORD or ~/.pgpass")
+    if state == "3D000" or (state is None and NO_DATABASE.search(text)):
+        return _lasting(f"{place}: {text}: create the database, or give the right name")
+    if state is None and MISSPELT.search(text):
+        return InvalidSetting(f"{place} cannot be used: {text}")
     if is_connection_lost(error):
         return StoreUnavailable(f"the connection to {place} failed ({text}): is the server running, and is the address right?")
     return StoreUnavailable(f"{place}: {text}")
 
 
-def _refused_at_log_in(text: str) -> str | None:
-    """What a server that answered objects to; libpq gives no SQLSTATE for it, so its words have to do."""
-    if "password authentication failed" in text or "no password supplied" in text or ("role " in text and "does not exist" in text):
-        return f"the log-in was refused ({text}): check the user and the password, in the URL, PGPASSWORD or ~/.pgpass"
-    if "database " in text and "does not exist" in text:
-        return f"{text}: create the database, or give the right name"
-    return None
+def _lasting(text: str) -> StoreUnavailable:
+    error = StoreUnavailable(text)
+    error.is_lasting = True
+    return error
 
 
 def text_of(error: BaseException) -> str:

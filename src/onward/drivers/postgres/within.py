@@ -14,7 +14,7 @@ from psycopg.types.bool import BoolLoader
 from psycopg.types.numeric import IntLoader
 from psycopg.types.string import TextLoader
 
-from onward.drivers.postgres.link import IDLE, IN_TRANSACTION, UNKNOWN, Joined, PostgresLink, as_dollar, as_pyformat
+from onward.drivers.postgres.link import IDLE, IN_TRANSACTION, UNKNOWN, UTF8, Joined, PostgresLink, as_dollar, as_pyformat
 from onward.drivers.postgres.transaction import GuardedConnection
 from onward.drivers.sql.joined import bridges_over
 from onward.drivers.sql.statements import Many, Row, Statement, as_json
@@ -50,6 +50,14 @@ class _PsycopgLink(PostgresLink):
         return [("; ".join(texts), None)]
 
     @property
+    def encoding(self) -> str:
+        return self.connection.info.parameter_status("client_encoding") or UTF8
+
+    def is_late(self, wanted: Statement | Many) -> bool:
+        """Whether the client must ask what a statement has set: in a pipeline the server says it only then."""
+        return wanted.name == "client_encoding" and self.connection.pgconn.pipeline_status != PipelineStatus.OFF
+
+    @property
     def prepare(self) -> bool | None:
         """False for an application whose own cursors never prepare statements: it may be behind a pooler that cannot keep them."""
         kinds = (psycopg.ClientCursor, psycopg.AsyncClientCursor)
@@ -66,6 +74,9 @@ class PsycopgLink(_PsycopgLink):
         convert_plainly(cursor)
         for text, parameters in self.calls(wanted):
             cursor.execute(text, parameters, prepare=self.prepare)
+        if self.is_late(wanted):
+            with self.connection.pipeline():  # one inside another begins with a sync
+                return []
         to_last_result(cursor)
         with allowing_no_rows():
             return cursor.fetchall()
@@ -82,6 +93,9 @@ class AsyncPsycopgLink(_PsycopgLink):
         convert_plainly(cursor)
         for text, parameters in self.calls(wanted):
             await cursor.execute(text, parameters, prepare=self.prepare)
+        if self.is_late(wanted):
+            async with self.connection.pipeline():
+                return []
         to_last_result(cursor)
         with allowing_no_rows():
             return await cursor.fetchall()
@@ -98,17 +112,24 @@ class Psycopg2Link(PostgresLink):
         state = UNKNOWN if self.connection.closed else self.connection.get_transaction_status()
         self.check_state(state, is_autocommit=self.connection.autocommit)
 
+    @property
+    def encoding(self) -> str:
+        return self.connection.get_parameter_status("client_encoding") or UTF8
+
     def execute(self, wanted: Statement | Many) -> list[Row]:
+        """Texts go and come as bytes: psycopg2 would roll the transaction back to change the encoding that it knows."""
         library = sys.modules["psycopg2.extensions"]
         cursor = library.cursor(self.connection)
-        for kind in (library.UNICODE, library.INTEGER, library.LONGINTEGER, library.BOOLEAN):
+        for kind in (library.BYTES, library.INTEGER, library.LONGINTEGER, library.BOOLEAN):
             library.register_type(kind, cursor)
         parameters, texts = parameters_of(wanted), self.texts(wanted.name)
         if parameters:
-            cursor.execute(as_pyformat(texts[0]), parameters)
+            sent = {name: library.QuotedString(value.encode()) if isinstance(value, str) else value for name, value in parameters.items()}
+            cursor.execute(as_pyformat(texts[0]), sent)
         else:
             cursor.execute("; ".join(texts))
-        return [] if cursor.description is None else cursor.fetchall()
+        rows = [] if cursor.description is None else cursor.fetchall()
+        return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
 
 
 class AsyncpgLink(PostgresLink):
@@ -121,6 +142,10 @@ class AsyncpgLink(PostgresLink):
         if self.connection.is_closed():
             self.check_state(UNKNOWN, is_autocommit=True)
         self.check_state(IN_TRANSACTION if self.connection.is_in_transaction() else IDLE, is_autocommit=True)
+
+    @property
+    def encoding(self) -> str:
+        return str(self.connection.get_settings().client_encoding)
 
     async def execute(self, wanted: Statement | Many) -> list[Row]:
         record = sys.modules["asyncpg"].Record

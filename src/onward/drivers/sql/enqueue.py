@@ -7,7 +7,7 @@ from datetime import datetime
 
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
 from onward.drivers.sql.statements import Many, Operation, Statement, as_json
-from onward.errors import StoreBusy
+from onward.errors import DuplicateJob, StoreBusy
 from onward.jobs import Accepted, NewJob, uses_of_key
 from onward.unique import answer_duplicate, answer_same_id
 
@@ -15,30 +15,84 @@ MOST_KEY_TRIES = 100
 
 
 def enqueue(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted]]:
-    """Store these jobs. Answers in the order asked. Raises ``DuplicateJob`` or ``KeyReused``; the caller then undoes the whole request."""
+    """Store these jobs. Answers in the order asked. Raises ``DuplicateJob`` or ``KeyReused`` for the first of them that is refused; the
+    caller then undoes the whole request.
+    """
+    answers = yield from _enqueue(jobs, now, is_whole=True)
+    _raise_first(answers)
+    return [answer for answer in answers if isinstance(answer, Accepted)]
+
+
+def enqueue_what_may(jobs: Sequence[NewJob], now: datetime) -> Operation[None]:
+    """Store those of these jobs that are not refused."""
+    yield from _enqueue(jobs, now, is_whole=False)
+
+
+def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operation[list[Accepted | DuplicateJob]]:
+    """An answer for each. A whole request ends with the first refusal, so that it waits for no key that cannot matter any more."""
     now_text = write_instant(now)
     stored = yield from _stored(jobs)
-    answers: dict[int, Accepted] = {}
-    fresh: dict[str, int] = {}
-    for position, job in enumerate(jobs):
-        if job.id in stored:
-            answers[position] = answer_same_id(job, *stored[job.id])
-        elif job.id in fresh:
-            first = jobs[fresh[job.id]]
-            answers[position] = answer_same_id(job, first.type, first.payload_hash, first.owner)
-        else:
-            fresh[job.id] = position
-
-    # Sorted, so that two callers who take several keys at once can never wait for each other.
-    keyed = [position for position in fresh.values() if jobs[position].key is not None]
-    for position in sorted(keyed, key=lambda one: (uses_of_key(jobs[one]), one)):
-        answer = yield from take_key(jobs[position], now)
-        if not answer.is_new:
-            answers[position] = answer
-    rows = [write_new_job(jobs[position], now, now_text) for position in fresh.values() if position not in answers]
+    answers = {position: _same_id(job, *stored[job.id]) for position, job in enumerate(jobs) if job.id in stored}
+    new: dict[str, NewJob] = {}
+    left = [position for position in range(len(jobs)) if position not in answers]
+    while left:  # once, but for an id that is asked for several times
+        left = yield from _take_keys(jobs, left, now, new, answers, is_whole=is_whole)
+    rows = []
+    if not (is_whole and any(isinstance(answer, DuplicateJob) for answer in answers.values())):
+        rows = [write_new_job(job, now, now_text) for job in new.values()]
     if rows and (overtaken := (yield Many("enqueue", rows))):
         yield from _answer_overtaken(jobs, {row[0] for row in overtaken}, answers)
     return [answers.get(position) or Accepted(job.id) for position, job in enumerate(jobs)]
+
+
+def _same_id(job: NewJob, type_: str, payload_hash: str, owner: str) -> Accepted | DuplicateJob:
+    try:
+        return answer_same_id(job, type_, payload_hash, owner)
+    except DuplicateJob as refusal:
+        return refusal
+
+
+def _raise_first(answers: list[Accepted | DuplicateJob]) -> None:
+    """Keys are taken in an order of their own; which refusal is told is a matter of the order asked."""
+    for answer in answers:
+        if isinstance(answer, DuplicateJob):
+            raise answer
+
+
+def _take_keys(
+    jobs: Sequence[NewJob],
+    positions: list[int],
+    now: datetime,
+    new: dict[str, NewJob],
+    answers: dict[int, Accepted | DuplicateJob],
+    *,
+    is_whole: bool,
+) -> Operation[list[int]]:
+    """Make the first request for each id a new job, or answer it with the holder of its key. Gives the others, to be judged behind it."""
+    firsts: dict[str, int] = {}
+    again: list[int] = []
+    for position in positions:
+        job = jobs[position]
+        if (same := new.get(job.id)) is not None:
+            answers[position] = _same_id(job, same.type, same.payload_hash, same.owner)
+        elif job.id in firsts:
+            again.append(position)
+        else:
+            firsts[job.id] = position
+    # Sorted, so that two callers who take several keys at once can never wait for each other.
+    keyed = [position for position in firsts.values() if jobs[position].key is not None]
+    first = min((position for position, answer in answers.items() if isinstance(answer, DuplicateJob)), default=len(jobs))
+    for position in sorted(keyed, key=lambda one: (uses_of_key(jobs[one]), one)):
+        if is_whole and position > first:
+            continue
+        try:
+            answer: Accepted | DuplicateJob = yield from take_key(jobs[position], now)
+        except DuplicateJob as refusal:
+            answer, first = refusal, min(first, position)
+        if isinstance(answer, DuplicateJob) or not answer.is_new:
+            answers[position] = answer
+    new.update((id_, jobs[position]) for id_, position in firsts.items() if position not in answers)
+    return again
 
 
 def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operation[Accepted]:
@@ -66,12 +120,12 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
     raise StoreBusy(f"the key {key!r} of {type_} changed hands {MOST_KEY_TRIES} times while it was asked for: try again")
 
 
-def _answer_overtaken(jobs: Sequence[NewJob], ids: set[str], answers: dict[int, Accepted]) -> Operation[None]:
+def _answer_overtaken(jobs: Sequence[NewJob], ids: set[str], answers: dict[int, Accepted | DuplicateJob]) -> Operation[None]:
     """Answer for jobs whose id another transaction stored after ``_stored`` had looked."""
     stored = yield from _stored([job for job in jobs if job.id in ids])
     for position, job in enumerate(jobs):
         if job.id in stored:
-            answers[position] = answer_same_id(job, *stored[job.id])
+            answers[position] = _same_id(job, *stored[job.id])
 
 
 def _stored(jobs: Sequence[NewJob]) -> Operation[dict[str, tuple[str, str, str]]]:

@@ -13,16 +13,25 @@ from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from onward.driver import AsyncWithin, Within
-from onward.drivers.borrowed import Bridge, Colour, find_bridge
+from onward.drivers.borrowed import Bridge, Colour, ended_inside, find_bridge
 from onward.drivers.sql import people
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.statements import Many, Operation, Statement, drive, drive_awaited
+from onward.drivers.sql.statements import Many, Operation, Statement
 from onward.drivers.unwrap import OWNERS, Beneath, Owner
-from onward.errors import OnwardError
+from onward.errors import NoTransaction, OnwardError
 from onward.jobs import NewJob
+from onward.steps import drive, drive_awaited
 from onward.turn import Claim, Settlement
 
 T = TypeVar("T")
+
+
+class Elsewhere(Exception):
+    """The connection leads to other tables than those that the store remembers as its own. ``place`` says to which."""
+
+    def __init__(self, place: Any) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 class Link(ABC):
@@ -47,8 +56,19 @@ class Link(ABC):
         yield
 
     @abstractmethod
-    def whole(self, make: Callable[[datetime], Operation[T]]) -> Operation[T]:
-        """Make an operation of the present instant that is done whole or not at all, inside the caller's transaction."""
+    def whole(self, make: Callable[[datetime], Operation[T]], held: Any = None) -> Operation[T]:
+        """Make an operation of the present instant that is done whole or not at all, inside the caller's transaction.
+
+        Raises ``Elsewhere`` on another store's tables, and ``TransactionOpen`` where ``held``, which ``hold`` gave, has ended meanwhile.
+        """
+
+    @abstractmethod
+    def hold(self) -> Operation[Any]:
+        """Behind an operation: give what tells its transaction from every other one of this connection."""
+
+    def is_home(self, place: Any) -> bool:
+        """Look where the store's tables are by now, and say whether that is ``place`` after all. May take long."""
+        return False
 
     def reading(self, operation: Operation[T]) -> Operation[T]:
         """Make an operation that changes nothing one for the caller's connection."""
@@ -88,8 +108,20 @@ class Link(ABC):
 class _Verbs(ABC):
     """The verbs as operations; a colour says how an operation is run."""
 
+    _held: Any = None
+    """The transaction in which a claim was confirmed."""
+
     @abstractmethod
     def _run(self, make: Callable[[Link], Operation[Any]]) -> Any: ...
+
+    def _check(self, link: Link) -> None:
+        """Refuse a connection that is in no transaction; where a claim was confirmed in one, that has ended since."""
+        try:
+            link.check()
+        except NoTransaction:
+            if self._held is None:
+                raise
+            raise ended_inside() from None
 
     def _write(self, make: Callable[[datetime], Operation[Any]]) -> Any:
         return self._run(lambda link: link.whole(make))
@@ -107,10 +139,19 @@ class _Verbs(ABC):
         return self._write(lambda now: people.retry(job_id, owner, now))
 
     def confirm(self, claim: Claim) -> Any:
-        return self._write(lambda now: people.confirm(claim, now))
+        return self._run(lambda link: self._confirm(link, claim))
 
     def settle(self, settlement: Settlement) -> Any:
-        return self._write(lambda now: people.settle_one(settlement, now))
+        return self._run(lambda link: self._settle(link, settlement))
+
+    def _confirm(self, link: Link, claim: Claim) -> Operation[None]:
+        yield from link.whole(lambda now: people.confirm(claim, now))
+        self._held = yield from link.hold()
+
+    def _settle(self, link: Link, settlement: Settlement) -> Operation[None]:
+        """What ``confirm`` has proved holds for its transaction alone: behind a commit the writes are two effects, not one."""
+        held, self._held = self._held, None
+        yield from link.whole(lambda now: people.settle_one(settlement, now), held)
 
 
 class JoinedWithin(_Verbs, Within):
@@ -123,7 +164,12 @@ class JoinedWithin(_Verbs, Within):
     def _run(self, make: Callable[[Link], Operation[T]]) -> T:
         link = self._take()
         with link.explaining():
-            link.check()
+            self._check(link)
+            try:
+                return drive(link.execute, make(link))
+            except Elsewhere as error:
+                if not link.is_home(error.place):
+                    raise
             return drive(link.execute, make(link))
 
 
@@ -137,16 +183,21 @@ class AsyncJoinedWithin(_Verbs, AsyncWithin):
         """What has to be done before the first statement, and may take long: it is done in a thread."""
 
     async def _run(self, make: Callable[[Link], Operation[T]]) -> T:
-        if self.before is not None and not self._is_open:
-            from asyncio import to_thread  # whoever gets here runs on it; others need not load it
+        from asyncio import to_thread  # whoever gets here runs on it; others need not load it
 
+        if self.before is not None and not self._is_open:
             await to_thread(self.before)
         link = await self._take()
         with link.explaining():
-            link.check()
+            self._check(link)
             if not self._is_open:
                 await drive_awaited(link.execute, link.opening())
                 self._is_open = True
+            try:
+                return await drive_awaited(link.execute, make(link))
+            except Elsewhere as error:
+                if not await to_thread(link.is_home, error.place):
+                    raise
             return await drive_awaited(link.execute, make(link))
 
 

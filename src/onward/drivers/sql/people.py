@@ -9,12 +9,13 @@ from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.errors import IllegalTransition, JobNotFound, LeaseLost
+from onward.errors import DuplicateJob, IllegalTransition, JobNotFound, LeaseLost
 from onward.inspection import JobFilter, Retention
 from onward.jobs import Attempt, Job, NewJob
 from onward.outcome import has_form, storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
 from onward.turn import Claim, Settlement
+from onward.unique import refuse_retry
 
 
 def get(job_id: str, owner: str | None) -> Operation[Job]:
@@ -57,19 +58,25 @@ def count(where: JobFilter) -> Operation[int]:
 
 
 def _can_match(where: JobFilter) -> bool:
-    return all(has_form(text) for text in (*where.ids, *where.types, *where.queues, where.key or "", where.owner or ""))
+    """False where no row can be meant: of a list, one text that a database can hold is enough."""
+    lists = (where.ids, where.types, where.queues)
+    return all(not texts or any(map(has_form, texts)) for texts in lists) and has_form(where.key or "") and has_form(where.owner or "")
 
 
 def _narrow(where: JobFilter) -> dict[str, str | None]:
     return {
-        "ids": as_json(where.ids) if where.ids else None,
+        "ids": _storable_ones(where.ids),
         "statuses": as_json([one.value for one in where.statuses]) if where.statuses else None,
-        "types": as_json(where.types) if where.types else None,
-        "queues": as_json(where.queues) if where.queues else None,
+        "types": _storable_ones(where.types),
+        "queues": _storable_ones(where.queues),
         "key": where.key,
         "owner": where.owner,
         "finished_after": None if where.finished_after is None else write_instant(where.finished_after),
     }
+
+
+def _storable_ones(texts: Sequence[str]) -> str | None:
+    return as_json([text for text in texts if has_form(text)]) if texts else None
 
 
 def history(job_id: str) -> Operation[list[Attempt]]:
@@ -111,7 +118,10 @@ def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
         rows = yield Statement("scope", {"id": job_id})
         if not rows:  # pruned in this moment
             raise JobNotFound(job_id)
-        yield from take_key(_asking_again(job), now, scope=rows[0][0] or "active")
+        try:
+            yield from take_key(_asking_again(job), now, scope=rows[0][0] or "active")
+        except DuplicateJob as held:
+            raise refuse_retry(job, held.job_id) from None
     rows = yield Statement("retry", {"id": job_id, "now": write_instant(now)})
     return (yield from _changed(rows, job_id, owner, Verb.RETRY_BY_HAND))
 

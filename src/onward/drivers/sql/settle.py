@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.enqueue import enqueue_what_may
 from onward.drivers.sql.rows import read_jobs, write_instant
 from onward.drivers.sql.statements import Operation, Statement, as_json
-from onward.errors import DuplicateJob
 from onward.jobs import Job, NewJob
 from onward.outcome import Completed, Ending, as_stored, end_settled, has_form, is_stored, storable, yields_to_cancel
 from onward.turn import Settlement, check_settlements
@@ -132,23 +131,12 @@ def _after(done: Sequence[Settlement], endings: Mapping[Name, Ending], now: date
         yield Statement("write_history", {"rows": as_json(rows)})
     children = [child for one in done if isinstance(one.outcome, Completed) for child in one.children]
     if children:
-        yield from _enqueue_children(children, now)
+        # An id that belongs to another job is left out, so that the other children and the completion stand.
+        yield from enqueue_what_may([_welcome(child) for child in children], now)
 
 
 def _completed(settlement: Settlement) -> Ending:
     return end_settled(settlement.claim.job, settlement.outcome, is_cancel_requested=False)
-
-
-def _enqueue_children(children: Sequence[NewJob], now: datetime) -> Operation[None]:
-    try:
-        yield from enqueue([_welcome(child) for child in children], now)
-    except DuplicateJob:
-        # An id that belongs to another job. One at a time, so that the other children and the completion stand.
-        for child in children:
-            try:
-                yield from enqueue([_welcome(child)], now)
-            except DuplicateJob:
-                continue
 
 
 def _welcome(child: NewJob) -> NewJob:

@@ -6,13 +6,14 @@ An operation does no I/O, so it runs unchanged on our own connection, on a calle
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from onward.errors import ValueRefused
+from onward.steps import drive
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -49,40 +50,8 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-def drive(execute: Callable[[Statement | Many], list[Row]], operation: Operation[T]) -> T:
-    """Drive an operation to its end, and give what it returns. An error of a statement is raised where it was yielded."""
-    try:
-        wanted = next(operation)
-        while True:
-            try:
-                rows = execute(wanted)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
-                wanted = operation.throw(error)
-            else:
-                wanted = operation.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
-async def drive_awaited(execute: Callable[[Statement | Many], Awaitable[list[Row]]], operation: Operation[T]) -> T:
-    """``drive`` where each statement is awaited."""
-    try:
-        wanted = next(operation)
-        while True:
-            try:
-                rows = await execute(wanted)
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the statement was asked for
-                wanted = operation.throw(error)
-            else:
-                wanted = operation.send(rows)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-
-
 def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) -> T:
-    """``drive`` on a cursor of SQLite."""
+    """Run an operation to its end on a cursor of SQLite, and give what it returns."""
 
     def execute(wanted: Statement | Many) -> list[Row]:
         if isinstance(wanted, Many):
@@ -92,19 +61,6 @@ def run(cursor: Cursor, statements: Mapping[str, str], operation: Operation[T]) 
         return cursor.fetchall()
 
     return drive(execute, operation)
-
-
-async def run_async(cursor: Any, statements: Mapping[str, str], operation: Operation[T]) -> T:
-    """``run`` on a cursor whose calls are awaited."""
-
-    async def execute(wanted: Statement | Many) -> list[Row]:
-        if isinstance(wanted, Many):
-            await cursor.executemany(statements[wanted.name], wanted.parameters)
-            return []
-        await cursor.execute(statements[wanted.name], wanted.parameters)
-        return list(await cursor.fetchall())
-
-    return await drive_awaited(execute, operation)
 
 
 def load_statements(text: str, **replacements: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -46,16 +46,17 @@ def _renewal(extension: Extension, now: datetime) -> dict[str, Any]:
     }
 
 
-def sweep(now: datetime) -> Operation[Swept]:
-    """Give back or dead-letter what ran out, and cancel what expired."""
+def sweep(now: datetime, ripe: Callable[[list[Row]], list[Row]] | None = None) -> Operation[Swept]:
+    """Give back or dead-letter what ran out, and cancel what expired. ``ripe`` chooses among the rows of claims that ran out."""
     limits = {"now": write_instant(now), "too_far": write_instant(now + LONGEST_LEASE)}
     rows = yield Statement("run_out", limits)
-    swept = yield from _end(rows, now, LEASE_RAN_OUT)
+    chosen = rows if ripe is None else ripe(rows)
+    swept = yield from _end(chosen, now, LEASE_RAN_OUT)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
     too_late = {job.id for job in expired}
     requeued = tuple(job for job in swept.requeued if job.id not in too_late)
-    return Swept(requeued=requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired))
+    return Swept(requeued=requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired), suspected=len(rows) - len(chosen))
 
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:

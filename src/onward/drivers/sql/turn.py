@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 
+from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.settle import Settled, settle
-from onward.drivers.sql.statements import Operation
+from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.jobs import Job
-from onward.turn import Claim, Demand, Settlement, Turn
+from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
 
 
 class Found(Struct):
@@ -20,6 +22,7 @@ class Found(Struct):
     expired: list[Job] = []
     blocked: int = 0
     next_due: timedelta | None = None
+    leaves_blocked: bool = False
 
 
 def turn(
@@ -33,4 +36,24 @@ def turn(
     if demand is None:
         return Turn(settled=ended.settled, lost=ended.lost)
     found = yield from claim(demand, now)
-    return Turn(settled=ended.settled, lost=ended.lost, claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due)
+    return Turn(
+        settled=ended.settled,
+        lost=ended.lost,
+        claims=tuple(found.claims),
+        expired=tuple(found.expired),
+        next_due=found.next_due,
+        leaves_blocked=found.leaves_blocked,
+    )
+
+
+def unblock_first(demand: Demand, now: datetime) -> Operation[None]:
+    """Let rows be claimed again that a worker of other jobs has set aside, no more than there are slots for.
+
+    Of the first ``TYPES_BLOCKED_PER_TURN`` that are found those that come first; sorting more of them would cost each claim more.
+    """
+    yield Statement("unblock_first", served_by(demand) | {"now": write_instant(now), "most": TYPES_BLOCKED_PER_TURN, "limit": demand.slots})
+
+
+def served_by(demand: Demand) -> dict[str, Any]:
+    """Which types and queues a demand is for; None stands for every queue."""
+    return {"types": as_json(sorted(demand.types)), "queues": as_json(demand.queues) if demand.queues else None}

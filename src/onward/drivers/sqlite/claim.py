@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from datetime import datetime, timedelta
 
@@ -9,7 +10,8 @@ from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import UnreadableRow, read_instant, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.drivers.sql.turn import Found
+from onward.drivers.sql.turn import Found, served_by, unblock_first
+from onward.drivers.sqlite.vendor_errors import CORRUPT
 from onward.ids import is_id
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
@@ -22,17 +24,27 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
 
     Every lane is a (queue, priority); the cost depends on the lanes and on what is taken, not on what waits or has ended.
     """
+    if demand.unblocks:
+        yield from unblock_first(demand, now)
+    found = yield from _claim_due(demand, now)
+    found.leaves_blocked = bool((yield Statement("any_blocked", served_by(demand)))[0][0])
+    return found
+
+
+def _claim_due(demand: Demand, now: datetime) -> Operation[Found]:
     found, now_text = Found(), write_instant(now)
     queues = list(demand.queues) or [row[0] for row in (yield Statement("queues"))]
     if not queues:
         return found
     lanes = yield Statement("lanes", {"queues": as_json(queues)})
     due: dict[int, list[str]] = defaultdict(list)
+    is_sure: dict[int, bool] = defaultdict(bool)
     for queue, priority, first in lanes:
         if isinstance(first, bytes) or first <= now_text:
             due[priority].append(queue)
+            is_sure[priority] = is_sure[priority] or isinstance(first, str)
     for priority, its_queues in due.items():
-        if (yield from _claim_priority(found, demand, now, its_queues, priority)):
+        if (yield from _claim_priority(found, demand, now, its_queues, priority, is_sure[priority])):
             found.next_due = timedelta(0)
             return found
     if due:
@@ -42,9 +54,10 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
     return found
 
 
-def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[str], priority: int) -> Operation[bool]:
-    """Take one priority's due rows from these queues. True when it ends with rows that are due still."""
+def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[str], priority: int, is_sure: bool) -> Operation[bool]:
+    """Take one priority's due rows from these queues, of which there are some if ``is_sure``. True when it ends with rows that are due."""
     now_text = write_instant(now)
+    handled: set[str | bytes] | None = None
     while True:
         wanted = demand.slots - len(found.claims)
         # One more than is wanted tells whether anything is left; many more once unknown types have to be moved aside.
@@ -52,6 +65,8 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
         rows: list[Row] = []
         for queue in queues:
             rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
+        if (handled is None and is_sure and not rows) or (handled and any(row[1] in handled for row in rows)):
+            raise _damaged()
         rows.sort(key=lambda row: (str(row[0]), str(row[1])))
         full = len(rows) >= limit
         # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
@@ -69,6 +84,7 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
             return True
         if not full or not (known or expired or unknown or bad):
             return False
+        handled = {*(id_ for id_, _ in known), *expired, *unknown, *(row.job_id for row in bad)}
 
 
 def _without_bad(rows: list[Row]) -> tuple[list[Row], list[UnreadableRow]]:
@@ -118,11 +134,23 @@ def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, st
             "claim",
             {"ids": as_json(ids), "lease_owner": demand.lease_owner, "lease_until": write_instant(now + lease), "now": now_text},
         )
+        if len(rows) < len(ids):
+            raise _damaged()
         jobs, unreadable = read_workable(rows)
         taken += [Claim(job, lease) for job in jobs]
         yield from set_aside(unreadable, now_text)
     taken.sort(key=lambda one: (one.job.scheduled_at, one.job.id))
     found.claims += taken
+
+
+def _damaged() -> sqlite3.DatabaseError:
+    """The index of what is due contradicts itself or the table, and nobody else can have written meanwhile: the write lock is ours.
+
+    Without this, a claim would meet the same entry for ever, and hold the lock or the whole queue with it.
+    """
+    error = sqlite3.DatabaseError("the index of due jobs does not agree with their table")
+    error.sqlite_errorcode = CORRUPT
+    return error
 
 
 def _until(first: str, now: datetime) -> timedelta:

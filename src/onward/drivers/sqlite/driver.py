@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
@@ -244,7 +246,7 @@ class SQLiteStore(Store):
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         return self._write(lambda: people.delete(job_id, owner))
 
-    def sweep(self, types: Collection[str] = ()) -> Swept:
+    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         swept = self._write(lambda: sweep.sweep(self.clock.now()))
         self._write(lambda: set_aside_misdated(self.clock.now()))
         unblocked = 0
@@ -255,7 +257,7 @@ class SQLiteStore(Store):
                 break
         if swept.requeued or unblocked:
             self._waker.wake()
-        return Swept(requeued=swept.requeued, dead_lettered=swept.dead_lettered, expired=swept.expired, unblocked=unblocked)
+        return replace(swept, unblocked=unblocked)
 
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
         return self._write_and_wake(lambda: sweep.recover(lease_owner, started, self.clock.now()))

@@ -123,7 +123,8 @@ class SQLiteFile(Forked):
         self._readers.close()
         self._readers = Readers(self.path)
 
-    def _check_identity(self) -> None:
+    def check_identity(self) -> None:
+        """Raise ``StoreUnavailable`` when another file is in the place of the one that was opened."""
         if identity(self.path) != self._identity:
             self._drop_readers()
             self._drop_writer()
@@ -148,7 +149,7 @@ class SQLiteFile(Forked):
                 raise
 
     def _write(self, work: Callable[[sqlite3.Cursor], T], ids: Callable[[], tuple[str, ...]], deadline: float, sees: bool) -> T:
-        self._check_identity()
+        self.check_identity()
         if self._writer is None:
             self._writer = connect(self.path, deadline)
         connection = self._writer
@@ -172,7 +173,7 @@ class SQLiteFile(Forked):
         """Run statements that only read. They wait for no writer."""
         self.refuse_inside()
         self.open()
-        self._check_identity()
+        self.check_identity()
         try:
             return self._readers.read(work, time.monotonic() + self.timeout)
         except UNTRANSLATED as error:

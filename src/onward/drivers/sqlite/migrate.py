@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Mapping
 
 from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, too_new, whole_script
 from onward.drivers.sqlite.connection import execute
 from onward.drivers.sqlite.vendor_errors import translate
-from onward.errors import SchemaOutOfDate
+from onward.errors import SchemaOutOfDate, StoreBusy
 
 
 def migrations() -> dict[int, str]:
@@ -22,7 +23,7 @@ def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
     Raises ``SchemaOutOfDate`` for tables that need a newer Onward, or are not Onward's.
     """
     known = migrations()
-    found = version(connection, statements, prefix, path)
+    found = _version_in_time(connection, statements, prefix, path, deadline)
     if found >= max(known):
         return found
     execute(connection, "BEGIN IMMEDIATE", deadline, path)
@@ -40,6 +41,17 @@ def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
             raise translate(error, path) from error
         raise
     return max(present, *known)
+
+
+def _version_in_time(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, path: str, deadline: float) -> int:
+    """Another process that makes the same file switches it to its log just now: for that moment not even a reader gets in."""
+    while True:
+        try:
+            return version(connection, statements, prefix, path)
+        except StoreBusy:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.001)
 
 
 def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, path: str) -> int:

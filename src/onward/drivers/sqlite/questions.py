@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from onward.drivers.sql.rows import write_instant
 from onward.errors import InvalidSetting
@@ -20,7 +21,12 @@ def questions(cursor: sqlite3.Cursor, statements: Mapping[str, str], question: Q
     """Ask the question of the store as it is at ``now``."""
     cursor.execute(_fill(_block(statements, question), f"'{write_instant(now)}'", stuck_after))
     rows = cursor.fetchall()
-    return Answer(question, tuple(column[0] for column in cursor.description), tuple(tuple(row) for row in rows))
+    return Answer(question, tuple(column[0] for column in cursor.description), tuple(tuple(map(_as_text, row)) for row in rows))
+
+
+def _as_text(cell: Any) -> Any:
+    """What somebody wrote as bytes by hand is shown as the text that it was meant to be."""
+    return cell.decode(errors="replace") if isinstance(cell, bytes) else cell
 
 
 def _block(statements: Mapping[str, str], question: Question) -> str:

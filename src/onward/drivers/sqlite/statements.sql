@@ -12,6 +12,19 @@ PRAGMA synchronous;
 -- name: begin
 BEGIN IMMEDIATE;
 
+-- name: rollback
+ROLLBACK;
+
+-- name: files
+PRAGMA database_list;
+
+-- name: place
+-- The file in which the statements behind this find the tables: SQLite looks among the temporary ones first, then in the main file,
+-- then in those that were attached, one after the other. Empty for tables that are in no file.
+SELECT list.file FROM pragma_database_list AS list
+WHERE EXISTS (SELECT 1 FROM pragma_table_info('{prefix}jobs', list.name))
+ORDER BY list.name <> 'temp', list.seq LIMIT 1;
+
 -- name: savepoint
 SAVEPOINT onward;
 
@@ -20,6 +33,13 @@ RELEASE onward;
 
 -- name: undo_savepoint
 ROLLBACK TO onward;
+
+-- name: hold
+-- Stays behind a proof until what it is for: with the transaction it is gone.
+SAVEPOINT onward_held;
+
+-- name: let_go
+RELEASE onward_held;
 
 -- name: lock
 -- Takes the write lock before anything is read, so that what is read next stays true. Changes nothing.
@@ -164,6 +184,37 @@ RETURNING {columns};
 UPDATE {prefix}jobs SET blocked_by = 'type', updated_at = :now
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying') AND blocked_by IS NULL;
 
+-- name: any_blocked
+-- Whether rows of these types and queues are set aside. Two questions, since a queue that may be any is no place to seek.
+SELECT EXISTS (
+    SELECT 1 FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT value FROM json_each(:types)) AND :queues IS NULL
+) OR EXISTS (
+    SELECT 1 FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT value FROM json_each(:types))
+        AND queue IN (SELECT value FROM json_each(:queues))
+);
+
+-- name: unblock_first
+-- Rows that this worker can run after all, to be claimed in the same transaction: else the worker that has set them aside does so again.
+UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
+    SELECT id FROM (
+        SELECT * FROM (
+            SELECT id, priority, scheduled_at FROM {prefix}jobs
+            WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT value FROM json_each(:types)) AND :queues IS NULL
+            LIMIT :most
+        )
+        UNION ALL
+        SELECT * FROM (
+            SELECT id, priority, scheduled_at FROM {prefix}jobs
+            WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type IN (SELECT value FROM json_each(:types))
+                AND queue IN (SELECT value FROM json_each(:queues))
+            LIMIT :most
+        )
+    )
+    ORDER BY priority DESC, scheduled_at, id LIMIT :limit
+);
+
 -- name: expire
 -- cancel: queued, retrying → cancelled, since it was not run before expires_at.
 UPDATE {prefix}jobs SET status = 'cancelled', error = 'expired', blocked_by = NULL, finished_at = :now, updated_at = :now
@@ -189,10 +240,11 @@ DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
 ) AND expires_at IS NULL AND (job_id = :id OR CAST(job_id AS BLOB) = :bytes);
 
 -- name: misdated
--- Rows that would wait for ever: what is no instant sorts behind every instant, and what is no text sorts behind that. One seek.
+-- Rows that would wait for ever: what is no instant sorts behind every instant, or among those of a far future if it begins with a
+-- digit; what is no text sorts behind that. One seek, and a walk over what is due after the year 2999.
 SELECT {columns} FROM {prefix}jobs
 WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = :priority
-    AND scheduled_at > '9999-12-31T23:59:59.999999Z'
+    AND scheduled_at >= '3' AND (scheduled_at > '9999-12-31T23:59:59.999999Z' OR scheduled_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9]*')
 ORDER BY scheduled_at, id LIMIT :limit;
 
 -- name: renew
@@ -241,20 +293,19 @@ SELECT {columns} FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner 
 SELECT id FROM {prefix}jobs WHERE status = 'in_progress' AND lease_owner = :lease_owner AND cancel_requested_at IS NOT NULL;
 
 -- name: lose
--- lose: in_progress → what `onward.outcome.Ending` says. Fence and lease are checked again here: in between the claim may have
--- completed, been renewed, or been made anew.
+-- lose: in_progress → what `onward.outcome.Ending` says. The lease is not checked again: nobody else writes since it was read, and one
+-- written by hand need not read back as it stands.
 UPDATE {prefix}jobs SET
     status = lost.status, attempts = lost.attempts, lost_leases = lost.lost_leases, releases = lost.releases, error = lost.error,
     lease_owner = NULL, lease_until = NULL, finished_at = lost.finished_at, updated_at = :now
 FROM (
     SELECT
-        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.lease_until') AS lease_until, json_extract(value, '$.status') AS status,
+        json_extract(value, '$.id') AS id, json_extract(value, '$.fence') AS fence, json_extract(value, '$.status') AS status,
         json_extract(value, '$.finished_at') AS finished_at, json_extract(value, '$.attempts') AS attempts, json_extract(value, '$.lost_leases') AS lost_leases,
         json_extract(value, '$.releases') AS releases, json_extract(value, '$.error') AS error
     FROM json_each(:rows)
 ) AS lost
 WHERE {prefix}jobs.id = lost.id AND {prefix}jobs.fence = lost.fence AND {prefix}jobs.status = 'in_progress'
-    AND {prefix}jobs.lease_until IS lost.lease_until
 RETURNING {columns};
 
 -- name: past_expiry

@@ -16,11 +16,18 @@ from onward.clock import Clock
 from onward.drivers.sqlite.commit import commit
 from onward.drivers.sqlite.connection import close_quietly, connect, execute, forget, raw
 from onward.drivers.sqlite.file import SQLiteFile
+from onward.drivers.sqlite.vendor_errors import is_busy
 from onward.durations import format_duration
 from onward.errors import NoTransaction, TransactionOpen, TransactionTooLong
 
 # ROLLBACK TO belongs to savepoints, which are the application's own affair.
-_ENDS = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:COMMIT|END|BEGIN|ROLLBACK(?!\s+(?:TRANSACTION\s+)?TO\b))\b", re.IGNORECASE | re.DOTALL)
+_ENDS = re.compile(
+    r"(?:[\s;\ufeff]|--[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*(?:COMMIT|END|BEGIN|ROLLBACK(?!\s+(?:TRANSACTION\s+)?TO\b))\b",
+    re.IGNORECASE,
+)
+
+_BLOCK = "onward_block"
+"""A savepoint around all that an application does: it is gone when the transaction is, also if another one was begun since."""
 
 
 @contextmanager
@@ -29,15 +36,22 @@ def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iter
     file.refuse_inside()
     file.open()
     place = file.place()
-    with place as deadline:
+    # Before anything is locked: where memory has run out, the start of a thread may never return.
+    alarm = None if limit is None else Alarm()
+    with cancelling(alarm), place as deadline:
+        file.check_identity()
         connection = connect(file.path, deadline, GuardedConnection)
         assert isinstance(connection, GuardedConnection)
         try:
             execute(connection, "BEGIN IMMEDIATE", deadline, str(file.path))
+            # On a file that may only be read, SQLite begins a transaction that can write nothing, and holds no lock.
+            execute(connection, f"DELETE FROM {file.prefix}limits WHERE 0", deadline, str(file.path))
+            raw(connection, f"SAVEPOINT {_BLOCK}")
             file.inside.add(threading.get_ident())
-            with connection.limited_to(limit, clock, place.let_go):
-                yield connection
-                connection.finish(file)
+            if alarm is not None and limit is not None:
+                connection.limit_to(limit, clock, place.let_go, alarm)
+            yield connection
+            connection.finish(file)
         except sqlite3.Error as error:
             if connection.is_over:
                 raise connection.too_long() from error
@@ -49,6 +63,41 @@ def transaction(file: SQLiteFile, limit: timedelta | None, clock: Clock) -> Iter
                 close_quietly(connection)
             else:
                 forget(connection)
+
+
+class Alarm:
+    """Calls a function when a time is over. Its thread is there once it is made, so that setting it takes nothing that could be missing."""
+
+    def __init__(self) -> None:
+        self._is_set = threading.Event()
+        self._is_cancelled = threading.Event()
+        self._seconds = 0.0
+        self._call: Callable[[], object] = lambda: None
+        threading.Thread(target=self._watch, name="onward-alarm", daemon=True).start()
+
+    def set(self, seconds: float, call: Callable[[], object]) -> None:
+        """Call after so many seconds, unless it is cancelled."""
+        self._seconds, self._call = max(seconds, 0.0), call
+        self._is_set.set()
+
+    def cancel(self) -> None:
+        self._is_cancelled.set()
+        self._is_set.set()
+
+    def _watch(self) -> None:
+        self._is_set.wait()
+        if not self._is_cancelled.wait(self._seconds):
+            self._call()
+
+
+@contextmanager
+def cancelling(alarm: Alarm | None) -> Iterator[None]:
+    """Let the alarm go at the end of the block."""
+    try:
+        yield
+    finally:
+        if alarm is not None:
+            alarm.cancel()
 
 
 class GuardedConnection(sqlite3.Connection):
@@ -100,24 +149,27 @@ class GuardedConnection(sqlite3.Connection):
     def _not_here(self, what: str) -> TransactionOpen:
         return TransactionOpen(f"{what}: the transaction is Onward's; leave its 'with' block to commit, raise an exception to roll back")
 
+    def _ended_inside(self) -> TransactionOpen:
+        return self._not_here(
+            "the transaction was ended inside its block, so what was written before that may be stored, and nothing behind it is"
+        )
+
+    @property
+    def isolation_level(self) -> Any:
+        return super().isolation_level
+
+    @isolation_level.setter
+    def isolation_level(self, level: object) -> None:
+        raise TransactionOpen("isolation_level is not yours to change inside the 'with' block: setting it would commit")
+
     # -- what the store uses -----------------------------------------------------------------------------------------
 
-    @contextmanager
-    def limited_to(self, limit: timedelta | None, clock: Clock, let_go: Callable[[], None]) -> Iterator[None]:
-        """Roll back when ``limit`` is over, from a thread that watches, and let others in; the next use looks at the clock, too."""
-        if limit is None:
-            yield
-            return
+    def limit_to(self, limit: timedelta, clock: Clock, let_go: Callable[[], None], alarm: Alarm) -> None:
+        """Roll back when ``limit`` is over, from the alarm's thread, and let others in; the next use looks at the clock, too."""
         self._limit = limit
         self._let_go = let_go
         self._clock, self._deadline = clock, clock.monotonic() + limit.total_seconds()
-        watch = threading.Timer(max(limit.total_seconds(), 0), self._end_of_time)
-        watch.daemon = True
-        watch.start()
-        try:
-            yield
-        finally:
-            watch.cancel()
+        alarm.set(limit.total_seconds(), self._end_of_time)
 
     def _end_of_time(self) -> None:
         if self._is_done:
@@ -136,7 +188,7 @@ class GuardedConnection(sqlite3.Connection):
             self.gate.release()
 
     def check(self) -> None:
-        """Raise ``TransactionTooLong`` once the time is over. Called with the gate held."""
+        """Raise once the time is over, or the transaction was ended by whatever way. Called with the gate held."""
         if not self.is_ours:
             raise NoTransaction("this process was forked inside the transaction, which belongs to its parent")
         if self._clock is not None and not self.is_over and self._clock.monotonic() >= self._deadline:
@@ -145,6 +197,8 @@ class GuardedConnection(sqlite3.Connection):
             self._let_go()
         if self.is_over:
             raise self.too_long()
+        if not self._is_done and not self._has_begun():
+            raise self._ended_inside()
 
     @property
     def is_ours(self) -> bool:
@@ -164,8 +218,11 @@ class GuardedConnection(sqlite3.Connection):
         """Commit."""
         with self.gate:
             self.check()
-            if not self._has_begun():
-                raise self._not_here("the transaction was ended inside its block, so nothing more can be committed")
+            try:
+                raw(self, f"RELEASE {_BLOCK}")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):  # by a statement that is not done yet; the commit says so
+                    raise self._ended_inside() from error
             self._is_done = True  # from here on the watch leaves the connection alone
             commit(self, tuple, time.monotonic() + file.timeout, str(file.path))
 

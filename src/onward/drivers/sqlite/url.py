@@ -10,34 +10,49 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode, urlsplit
 
 from onward.durations import parse_duration
 from onward.errors import InvalidSetting, InvalidTime
+from onward.settings import safe_url
+from onward.spelling import did_you_mean
 
+OPTIONS = ("prefix", "timeout", "network_file_system")
 PREFIX = "onward_"
 TIMEOUT = timedelta(seconds=5)
 
 
 def read_url(url: str) -> tuple[str, dict[str, Any]]:
     """Read the path, and those options of ``SQLiteStore`` that are given. Raises ``InvalidSetting``."""
-    parts = urlsplit(url)
+    shown = safe_url(url)  # what looks like a path may be the URL of a server, with its password
+    try:
+        parts = urlsplit(url)
+        path = os.fsdecode(unquote_to_bytes(os.fsencode(parts.path)))[1:]
+    except UnicodeEncodeError:
+        raise InvalidSetting(f"{shown!r} contains half a character, which no file's name may hold") from None
+    except ValueError:
+        raise InvalidSetting(f"{shown!r} cannot be read: use sqlite:///file.db or sqlite:////absolute/file.db") from None
     if parts.netloc:
-        raise InvalidSetting(f"{url!r} has two slashes before the path: use sqlite:///file.db (relative) or sqlite:////absolute/file.db")
-    path = os.fsdecode(unquote_to_bytes(parts.path))[1:]
+        raise InvalidSetting(f"{shown!r} has two slashes before the path: use sqlite:///file.db (relative) or sqlite:////absolute/file.db")
     if path in ("", ":memory:") or path.startswith("file:"):
-        raise InvalidSetting(f"{url!r} names no file, and SQLite gives each connection a :memory: of its own: use memory://, or a file")
+        raise InvalidSetting(f"{shown!r} names no file, and SQLite gives each connection a :memory: of its own: use memory://, or a file")
     if "\0" in path:
-        raise InvalidSetting(f"{url!r} contains %00, which no file's name may hold")
+        raise InvalidSetting(f"{shown!r} contains %00, which no file's name may hold")
     if parts.fragment:
-        raise InvalidSetting(f"{url!r} contains '#': write it as %23 if it belongs to the file's name")
+        raise InvalidSetting(f"{shown!r} contains '#': write it as %23 if it belongs to the file's name")
     options: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name == "prefix":
             options["prefix"] = value
         elif name == "timeout":
             options["timeout"] = _timeout(value)
-        elif name == "network_file_system" and value in ("allow", "refuse"):
-            options["allow_network_file_system"] = value == "allow"
+        elif name == "network_file_system":
+            options["allow_network_file_system"] = _permission(value)
         else:
-            raise InvalidSetting(f"{name}={value} means nothing in {url!r}: known are prefix=, timeout= and network_file_system=allow")
+            raise InvalidSetting(f"{name}= means nothing in a sqlite:// URL{did_you_mean(name, OPTIONS)}")
     return path, options
+
+
+def _permission(value: str) -> bool:
+    if value not in ("allow", "refuse"):
+        raise InvalidSetting(f"network_file_system must be allow or refuse, not {value!r:.40}")
+    return value == "allow"
 
 
 def _timeout(value: str) -> timedelta:

@@ -65,5 +65,5 @@ def translate(error: BaseException, path: str) -> OnwardError:
     if isinstance(error, UnicodeEncodeError):
         return InvalidPayload("text contains a lone surrogate, which no database stores")
     if "no such table" in text or "no such column" in text or "has no column" in text:
-        return SchemaOutOfDate(f"{path} does not have the tables of this Onward ({text}): run onward migrate, or give the right file")
+        return SchemaOutOfDate(f"{path} does not have the tables of this Onward ({text}): give the right file, or run onward migrate")
     return StoreUnavailable(f"{path}: {text}")

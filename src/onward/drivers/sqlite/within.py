@@ -7,16 +7,17 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from onward.clock import Clock
-from onward.drivers.borrowed import commits_by_itself
+from onward.drivers.borrowed import commits_by_itself, ended_inside, leads_elsewhere
 from onward.drivers.sql.joined import Link, bridges_over
 from onward.drivers.sql.statements import Many, Operation, Row, Statement
 from onward.drivers.sqlite.transaction import GuardedConnection
-from onward.drivers.sqlite.vendor_errors import is_refusal, translate
+from onward.drivers.sqlite.vendor_errors import is_busy, is_refusal, translate
 from onward.errors import DurabilityWarning, NoTransaction, OnwardError, SchemaOutOfDate, StoreError, WeakDurability
 
 T = TypeVar("T")
@@ -42,6 +43,9 @@ class _SQLiteLink(Link):
     joined: Joined
 
     def check(self) -> None:
+        if isinstance(self.connection, GuardedConnection):
+            with self.connection.gate:
+                self.connection.check()
         if _is_begun(self.connection):
             return
         # autocommit (3.12 and newer): -1 means that isolation_level decides.
@@ -51,30 +55,59 @@ class _SQLiteLink(Link):
         self.joined.open()
 
     def opening(self) -> Operation[None]:
-        return self.reading(check_durability(self.joined))
+        return self._as_text(check_durability(self.joined))
 
-    def whole(self, make: Callable[[datetime], Operation[T]]) -> Operation[T]:
+    def whole(self, make: Callable[[datetime], Operation[T]], held: bool = False) -> Operation[T]:
         """The write lock is taken before anything is read."""
-        return self.reading(self._in_savepoint(make(self.joined.clock.now())))
+        return self._as_text(self._in_savepoint(make(self.joined.clock.now()), held))
 
-    def _in_savepoint(self, operation: Operation[T]) -> Operation[T]:
-        if not self.connection.in_transaction:
+    def hold(self) -> Operation[bool]:
+        yield Statement("hold")
+        return True
+
+    def reading(self, operation: Operation[T]) -> Operation[T]:
+        return self._as_text(self._here(operation))
+
+    def _in_savepoint(self, operation: Operation[T], held: bool) -> Operation[T]:
+        if held:
+            yield from self._let_go()
+        is_begun = self.connection.in_transaction
+        if not is_begun:
             yield Statement("begin")
         yield Statement("savepoint")
         try:
             yield Statement("lock")
-            result = yield from operation
+            result = yield from self._here(operation)
         except GeneratorExit:
             raise
         except BaseException:
-            if self.connection.in_transaction:  # a full disk has rolled everything back
+            if self.connection.in_transaction:  # else a full disk has rolled everything back
                 yield Statement("undo_savepoint")
                 yield Statement("release_savepoint")
+                if not is_begun:  # the caller knows of no transaction, and would keep the only write lock
+                    yield Statement("rollback")
             raise
         yield Statement("release_savepoint")
         return result
 
-    def reading(self, operation: Operation[T]) -> Operation[T]:
+    def _let_go(self) -> Operation[None]:
+        try:
+            yield Statement("let_go")
+        except sqlite3.OperationalError as error:
+            if is_busy(error):  # by a statement of the caller's that is not done yet, so it is there
+                raise
+            raise ended_inside() from error
+
+    def _here(self, operation: Operation[T]) -> Operation[T]:
+        """Run an operation on the store's own tables, and on no others of the same names."""
+        files = yield Statement("files")
+        if len(files) > 1 or not is_same_file(files[0][2], self.joined.path):
+            found = yield Statement("place")
+            if found and not is_same_file(found[0][0], self.joined.path):
+                raise leads_elsewhere(found[0][0] or "tables that end with it", self.joined.path)
+        return (yield from operation)
+
+    def _as_text(self, operation: Operation[T]) -> Operation[T]:
         """Run an operation while text comes as ``str``, whatever the caller wants of its own."""
         factory = self.connection.text_factory
         self.connection.text_factory = str
@@ -128,6 +161,19 @@ def own_cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
         cursor = sqlite3.Connection.cursor(connection, sqlite3.Cursor)
     cursor.row_factory = None
     return cursor
+
+
+def is_same_file(first: str, second: str) -> bool:
+    """Say whether SQLite sees one database in both. A hard link is another one to it: it has a log of its own beside it."""
+    if first == second:
+        return True
+    one, other = Path(first).resolve(), Path(second).resolve()
+    if one == other:
+        return True
+    try:
+        return one.name == other.name and one.parent.samefile(other.parent)
+    except OSError:
+        return False
 
 
 def _is_begun(connection: Any) -> bool:

@@ -29,7 +29,10 @@ differ, the tests ask ``store.capabilities``, never a name.
 
 import pytest
 
-_PARTS = "arrows asked blocked cancel claim damage ending enqueue inspect lease prune retried_key sweep transaction unique"
+_PARTS = (
+    "arrows asked blocked cancel claim damage edges ending enqueue "
+    "inspect lease neighbours prune retried_key sweep transaction unique written"
+)
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
@@ -38,15 +41,18 @@ from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
 from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
 from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
 from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
+from onward.testing.conformance.edges import TestMoments, TestOrders, TestSetAside  # noqa: E402
 from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
+from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
 from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
 from onward.testing.conformance.unique import TestDuplicates, TestHolder, TestScopeActive, TestScopeInTime  # noqa: E402
+from onward.testing.conformance.written import TestWritten  # noqa: E402
 
 __all__ = [
     "TestArrows",
@@ -61,6 +67,7 @@ __all__ = [
     "TestDue",
     "TestDuplicates",
     "TestEffectOnce",
+    "TestEnded",
     "TestEnding",
     "TestEndingInFull",
     "TestEndingTwice",
@@ -74,7 +81,10 @@ __all__ = [
     "TestKeyOfARetry",
     "TestLease",
     "TestLostLease",
+    "TestMoments",
+    "TestNeighbours",
     "TestOrder",
+    "TestOrders",
     "TestOwner",
     "TestPrune",
     "TestQuestions",
@@ -84,6 +94,7 @@ __all__ = [
     "TestRunNow",
     "TestScopeActive",
     "TestScopeInTime",
+    "TestSetAside",
     "TestSweep",
     "TestTooLate",
     "TestTransaction",
@@ -93,5 +104,6 @@ __all__ = [
     "TestUnknownTypes",
     "TestUnstorable",
     "TestWake",
+    "TestWritten",
     "damage",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.status import Status
-from onward.testing.conformance.steps import NO_DELAY, OTHER, claim, claim_everything, claim_one, demand, enqueue, read
+from onward.testing.conformance.steps import NO_DELAY, OTHER, SOON, claim, claim_everything, claim_one, demand, enqueue, read
 from onward.testing.factories import make_new_job
 from onward.turn import TYPES_BLOCKED_PER_TURN
 
@@ -41,6 +41,61 @@ class TestUnknownTypes:
         store.sweep(["new-name", "old-name"])
         assert claim_one(store, types=("new-name", "old-name")).job.type == "old-name"
         assert read(store, asked).attempts == 1
+
+    def test_who_knows_a_type_is_told_and_takes_what_another_set_aside(self, store: Store) -> None:
+        """Two applications share a queue: a job must not wait for a sweep because the wrong one met it first."""
+        strange = [enqueue(store, "strange", priority=priority) for priority in (0, 2, 1)]
+        claim(store)
+        assert not store.turn(demand=demand(2)).leaves_blocked
+        told = store.turn(demand=demand(2, types=("strange",)))
+        assert (told.claims, told.leaves_blocked) == ((), True)
+        took = store.turn(demand=demand(2, types=("strange",), unblocks=True))
+        assert [taken.id for taken in took.claims] == [strange[1].id, strange[2].id]
+        assert took.leaves_blocked
+        assert read(store, strange[0]).blocked_by == "type"
+        assert not store.turn(demand=demand(2, types=("strange",), unblocks=True)).leaves_blocked
+
+    def test_what_was_set_aside_keeps_its_place(self, store: Store, clock: FakeClock) -> None:
+        """Also when there is as much as a worker can take without it."""
+        strange = enqueue(store, "strange", priority=1)
+        claim(store)
+        clock.advance(1)
+        ready = [enqueue(store, priority=priority) for priority in (2, 0)]
+        turn = store.turn(demand=demand(2, types=("work", "strange"), unblocks=True))
+        assert [taken.id for taken in turn.claims] == [ready[0].id, strange.id]
+        assert (turn.leaves_blocked, turn.next_due) == (False, NO_DELAY)
+        assert read(store, strange).updated_at == clock.now()
+
+    def test_what_was_set_aside_comes_back_in_its_order(self, store: Store, clock: FakeClock) -> None:
+        """As many as there are slots for: first those of the highest priority, then by their due time, then by their id."""
+        wanted: list[str] = []
+        for priority in (0, 1):
+            first = [enqueue(store, "strange", priority=priority).id for _ in range(2)]
+            clock.advance(1)
+            wanted[:0] = [*sorted(first), enqueue(store, "strange", priority=priority).id]
+            clock.advance(1)
+        claim(store)
+        taken = [store.turn(demand=demand(1, types=("strange",), unblocks=True)).claims[0].id for _ in wanted]
+        assert taken == wanted
+
+    def test_only_jobs_of_the_demanded_types_and_queues_are_unblocked(self, store: Store) -> None:
+        """Else two workers would set each other's jobs aside and back for ever."""
+        asked = [enqueue(store, type_, queue=queue) for type_, queue in (("strange", "mine"), ("strange", "other"), ("odd", "mine"))]
+        claim(store)
+        before = [read(store, one) for one in asked[1:]]
+        turn = store.turn(demand=demand(3, types=("strange",), queues=("mine",), unblocks=True))
+        assert ([taken.id for taken in turn.claims], turn.leaves_blocked) == ([asked[0].id], False)
+        assert [read(store, one) for one in asked[1:]] == before
+        assert store.turn(demand=demand(3, types=("strange",))).leaves_blocked
+        assert not store.turn(demand=demand(3, types=("strange", "odd"), queues=("nobody's",))).leaves_blocked
+
+    def test_a_job_that_was_set_aside_for_too_long_expires(self, store: Store, clock: FakeClock) -> None:
+        """It is looked at like any other once it is back."""
+        late, good = (enqueue(store, "strange", expires=expiry) for expiry in (SOON, None))
+        claim(store)
+        clock.advance(SOON.total_seconds())
+        turn = store.turn(demand=demand(2, types=("strange",), unblocks=True))
+        assert ([job.id for job in turn.expired], [taken.id for taken in turn.claims]) == ([late.id], [good.id])
 
     def test_blocked_jobs_are_not_due(self, store: Store) -> None:
         """A worker that was told so would never sleep."""

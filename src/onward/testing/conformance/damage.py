@@ -13,7 +13,7 @@ import pytest
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import ValueRefused
-from onward.inspection import JobFilter
+from onward.inspection import QUESTIONS, JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -36,6 +36,17 @@ from onward.turn import Settlement
 
 Raw: TypeAlias = Callable[[str, str, Any], None]
 """``raw(job_id, column, value)`` writes into a stored row behind the store's back."""
+INSTANTS = (
+    *("scheduled_at", "expires_at", "lease_until", "cancel_requested_at"),
+    *("created_at", "updated_at", "started_at", "finished_at"),
+)
+ODD_INSTANTS = (
+    *("infinity", "-infinity", "12026-01-01 00:00:00+00", "0044-03-15 00:00:00+00 BC"),
+    *("2025-12-31T00:00:00Z", "2025-12-31 00:00:00+02:00", "2027-12-31T00:00:00Z"),
+    *("soon", "5", "", b"\xff"),
+)
+"""What no program writes, what none can read, and what another program writes in other words."""
+LIVE = tuple(status for status in Status if status.is_live)
 
 
 @pytest.fixture
@@ -97,6 +108,33 @@ class TestBadRows:
         assert [job.id for job in store.sweep().requeued] == [good.id]
         assert store.count(JobFilter(ids=(bad.id,), statuses=(Status.DEAD_LETTER,))) == 1
         assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+    @pytest.mark.parametrize("is_running", [False, True], ids=["waiting", "running"])
+    @pytest.mark.parametrize("moment", ODD_INSTANTS, ids=repr)
+    def test_no_instant_written_by_hand_keeps_a_job_for_ever(
+        self, store: Store, clock: FakeClock, damage: Raw, is_running: bool, moment: object
+    ) -> None:
+        """It runs or it ends, its key is free then, and nobody who works or looks meanwhile meets an error."""
+        if not store.capabilities.survives_process:
+            pytest.skip("nobody but this process writes its rows, and it holds instants")
+        bad = {column: enqueue(store, key=column) for column in INSTANTS}
+        if is_running:
+            assert len(claim(store, len(bad))) == len(bad)
+        good = enqueue(store)
+        for column, one in bad.items():
+            damage(one.id, column, moment)
+        clock.advance(timedelta(days=730))  # past every moment that can be read
+        done = set()
+        for _ in range(3):
+            store.examine()
+            assert {store.answer(question).question for question in QUESTIONS} == set(QUESTIONS)
+            store.sweep(["work"])
+            done |= {taken.id for taken in claim_everything(store) if is_settled(settle(store, taken))}
+            clock.advance(PAST_LEASE)
+        assert good.id in done
+        for column, one in bad.items():
+            assert store.count(JobFilter(ids=(one.id,), statuses=LIVE)) == 0, column
+            assert store.enqueue([make_new_job(key=column)])[0].is_new, column
 
     def test_an_id_that_is_none_is_set_aside_at_the_claim(self, store: Store) -> None:
         """What counts on its form (files, memory shared with the supervisor) must never meet it."""

@@ -165,6 +165,20 @@ class TestChildren:
         assert [read(store, one).status for one in (taken, held, other)] == [Status.COMPLETED, Status.QUEUED, Status.QUEUED]
         assert store.count(JobFilter(key="k")) == 1
 
+    def test_a_child_that_cannot_be_is_left_out_and_costs_no_other_its_key(self, store: Store) -> None:
+        """An id of another job, or one that two children have: the others are stored, and hold their keys for as long as they live."""
+        other = enqueue(store, "mail")
+        enqueue(store)
+        keyed = make_new_job(key="k")
+        first = make_new_job(payload=1, key="twice")
+        again = make_new_job(payload=2, key="twice", id=first.id)
+        settle(store, claim_one(store, types=("work",)), Completed(), children=(keyed, make_new_job(id=other.id), first, again))
+        assert (read(store, keyed).status, read(store, other).type, read(store, first).payload) == (Status.QUEUED, "mail", "1")
+        for child, key in ((keyed, "k"), (first, "twice")):
+            assert store.enqueue([make_new_job(key=key)])[0].id == child.id
+            store.cancel(child.id)
+            assert store.enqueue([make_new_job(key=key)])[0].is_new
+
     def test_a_child_may_take_the_key_that_its_parent_frees(self, store: Store) -> None:
         """A job that enqueues its own successor under the same key must get one, not itself."""
         enqueue(store, key="k")

@@ -44,9 +44,9 @@ def enqueue(store: Store, type: str = "work", payload: Any = None, **fields: Any
     return asked
 
 
-def demand(slots: int = 1, *, owner: str = OWNER, types: Iterable[str] = TYPES, queues: tuple[str, ...] = ()) -> Demand:
+def demand(slots: int = 1, *, owner: str = OWNER, types: Iterable[str] = TYPES, **asks: Any) -> Demand:
     """What a worker with this many free slots asks for."""
-    return Demand(lease_owner=owner, slots=slots, types=dict.fromkeys(types, LEASE), queues=queues)
+    return Demand(lease_owner=owner, slots=slots, types=dict.fromkeys(types, LEASE), **asks)
 
 
 def claim(store: Store, slots: int = 1, **wanted: Any) -> tuple[Claim, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.inspection import JobFilter
@@ -43,6 +45,16 @@ class TestSweep:
         assert job.error
         taken = claim_one(store)
         assert (taken.job.isolated, taken.job.ran_isolated, taken.job.attempts, taken.fence) == (True, False, 1, 2)
+
+    @pytest.mark.parametrize("known", [(), ("work",), ("another",)], ids=["none", "its own", "another"])
+    def test_a_sweep_takes_back_what_ran_out_whatever_types_its_worker_knows(
+        self, store: Store, clock: FakeClock, known: tuple[str, ...]
+    ) -> None:
+        """The workers of a type may all be gone, and those that are left still free its jobs for the next ones."""
+        asked = enqueue(store)
+        claim_one(store)
+        clock.advance(PAST_LEASE)
+        assert [job.id for job in store.sweep(known).requeued] == [asked.id]
 
     def test_a_lease_that_still_runs_is_left_alone(self, store: Store, clock: FakeClock) -> None:
         """Sweeping is safe at any time."""
@@ -192,8 +204,15 @@ class TestRecover:
     def test_a_lonely_killer_without_tries_is_dead(self, store: Store) -> None:
         """The same rule as for the sweep, only sooner."""
         asked = enqueue(store, max_attempts=1, isolated=True)
-        claim(store)
+        start_alone(store, claim_one(store))
         assert [job.id for job in store.recover(OWNER, {asked.id}).dead_lettered] == [asked.id]
+
+    def test_an_isolated_job_is_not_blamed_for_a_death_that_it_did_not_share(self, store: Store) -> None:
+        """Its handler ran in a process of its own, and the worker's died of something else."""
+        asked = enqueue(store, max_attempts=1, isolated=True)
+        claim(store)
+        assert [job.id for job in store.recover(OWNER, {asked.id}).requeued] == [asked.id]
+        assert (read(store, asked).attempts, read(store, asked).lost_leases) == (0, 1)
 
     def test_only_the_claims_of_that_owner_come_back(self, store: Store) -> None:
         """Its neighbour on the same host lives."""

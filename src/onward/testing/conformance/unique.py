@@ -69,6 +69,22 @@ class TestDuplicates:
         assert refused.value.job_id == held.id
         assert store.count(JobFilter()) == 1
 
+    def test_of_several_refusals_the_first_in_the_order_asked_is_told(self, store: Store) -> None:
+        """Keys are taken in an order of their own, which is nobody's business."""
+        held = {key: enqueue(store, key=key) for key in ("a", "b", "c")}
+        foreign = make_new_job("mail", id=held["a"].id)
+        wanted = [make_new_job(key=key, on_duplicate="raise") for key in ("c", "a", "b")]
+        for asked, first in (
+            (wanted, held["c"]),
+            (wanted[::-1], held["b"]),
+            ([*wanted, foreign], held["c"]),
+            ([foreign, *wanted], held["a"]),
+        ):
+            with pytest.raises(DuplicateJob) as refused:
+                store.enqueue([make_new_job(), *asked])
+            assert refused.value.job_id == first.id
+        assert store.count(JobFilter()) == len(held)
+
     def test_a_key_belongs_to_one_owner_and_one_type(self, store: Store) -> None:
         """Two users who choose the same key must not meet; nobody's jobs are of one owner, too."""
         enqueue(store, key="k")
@@ -90,6 +106,15 @@ class TestDuplicates:
         assert [one.is_new for one in accepted] == [True, True, False, True, False]
         assert (accepted[2].id, accepted[4].id) == (jobs[0].id, jobs[1].id)
         assert (accepted[2].payload_differs, store.count(JobFilter())) == (True, 3)
+
+    def test_an_id_whose_first_request_went_to_the_holder_of_a_key_is_not_taken(self, store: Store) -> None:
+        """What is said to be accepted must be there, also when one request asks for an id more than once."""
+        held = enqueue(store, key="k")
+        first = make_new_job(key="k")
+        again = replace(first, key=None)
+        accepted = store.enqueue([first, again, again, first])
+        assert [(one.id, one.is_new) for one in accepted] == [(held.id, False), (first.id, True), (first.id, False), (first.id, False)]
+        assert read(store, first).idempotency_key is None
 
     def test_jobs_without_a_key_are_never_duplicates(self, store: Store) -> None:
         """No key means no promise."""

@@ -51,7 +51,7 @@ CREATE INDEX {prefix}jobs_claim ON {prefix}jobs (queue, priority DESC, scheduled
     WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL;
 -- The sweep and the recovery of a dead process. lease_until is in no index, so that a renewal touches none.
 CREATE INDEX {prefix}jobs_running ON {prefix}jobs (lease_owner) WHERE status = 'in_progress';
-CREATE INDEX {prefix}jobs_blocked ON {prefix}jobs (blocked_by, type) WHERE blocked_by IS NOT NULL;
+CREATE INDEX {prefix}jobs_blocked ON {prefix}jobs (blocked_by, type, queue) WHERE blocked_by IS NOT NULL;
 CREATE INDEX {prefix}jobs_expiring ON {prefix}jobs (expires_at) WHERE expires_at IS NOT NULL AND status IN ('queued', 'retrying');
 CREATE INDEX {prefix}jobs_final ON {prefix}jobs (status, finished_at) WHERE status IN ('completed', 'dead_letter', 'cancelled');
 

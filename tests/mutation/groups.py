@@ -1,0 +1,60 @@
+"""What is mutated, in groups, and the tests that may kill a mutant of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutation.mutant import ROOT, Mutant
+from tests.mutation.python import python_mutants
+from tests.mutation.session import Tests
+from tests.mutation.sql import sql_mutants
+
+_SUITE = "tests/drivers/test_conformance.py"
+_SQLITE = (
+    *(f"tests/drivers/test_{name}.py" for name in ("sqlite", "sqlite_claim", "sqlite_transaction", "statements", "borrowed")),
+    "tests/drivers/borrowed/test_another_file.py",
+    "tests/unit/test_sqlite_edges.py",
+)
+_MEMORY = ("tests/drivers/test_memory.py", "tests/drivers/test_sqlite_url.py")
+_OPERATIONS = (
+    "tests/drivers/test_placeholders.py",
+    "tests/unit/test_migrations_rule.py",
+    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("unwrapped", "together", "elsewhere")),
+)
+_POSTGRES = tuple(f"tests/drivers/test_postgres{name}.py" for name in ("", "_claim", "_lists", "_transaction", "_errors", "_url"))
+_RULES = (
+    *("status", "outcome", "retry", "unique", "payload", "json_text", "redact", "error_text", "reasons", "durations", "spelling"),
+    *("settings", "definition", "signature", "registry", "events", "jobs", "turn", "inspection", "options", "steps", "ids"),
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """``files`` are patterns under ``src/onward``, ``tests`` what may kill their mutants."""
+
+    name: str
+    files: tuple[str, ...]
+    tests: Tests
+
+    def mutants(self) -> list[Mutant]:
+        """All of them, in the order of the files."""
+        made: list[Mutant] = []
+        for pattern in self.files:
+            for path in sorted((ROOT / "src/onward").glob(pattern)):
+                file, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+                made += sql_mutants(file, text) if path.suffix == ".sql" else python_mutants(file, text)
+        return made
+
+
+GROUPS = (
+    # The suite runs over each store: what only one of them has needs no other, and what all have is quickest in memory.
+    Group("rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE), ("[sqlite", "[postgres"))),
+    Group("sql-sqlite", ("drivers/sqlite/statements.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
+    Group("sql-postgres", ("drivers/postgres/statements.sql",), Tests((_SUITE, *_POSTGRES), ("[memory", "[sqlite"))),
+    Group("operations", ("drivers/sql/*.py",), Tests((_SUITE, *_SQLITE, *_OPERATIONS), ("[memory", "[postgres-", "[postgres]"))),
+    Group(
+        "drivers",
+        ("drivers/memory/*.py", "drivers/sqlite/*.py", "drivers/postgres/*.py"),
+        Tests((_SUITE, *_SQLITE, *_POSTGRES, *_OPERATIONS, *_MEMORY)),
+    ),
+)

@@ -1,0 +1,55 @@
+"""The tables that a run adds to its store: the application's own, and an audit of each change of a job, which a trigger writes."""
+
+from __future__ import annotations
+
+SQLITE = """
+CREATE TABLE effects (job_id TEXT, fence INTEGER);
+CREATE TABLE orders (job_id TEXT PRIMARY KEY);
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT, before TEXT, after TEXT, fence_before INTEGER, fence INTEGER,
+    attempts_before INTEGER, attempts INTEGER, given_back INTEGER, ran_isolated INTEGER, owner TEXT, lease_until REAL, due REAL,
+    began REAL, ran_out INTEGER, at REAL
+);
+CREATE TRIGGER audit_insert AFTER INSERT ON onward_jobs BEGIN
+    INSERT INTO audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, ran_out, at)
+    VALUES (NEW.id, '', NEW.status, 0, NEW.fence, 0, NEW.attempts, 0, 0, 0, (julianday('now') - 2440587.5) * 86400.0);
+END;
+CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward_jobs BEGIN
+    INSERT INTO audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, owner, lease_until,
+        due, began, ran_out, at)
+    VALUES (NEW.id, OLD.status, NEW.status, OLD.fence, NEW.fence, OLD.attempts, NEW.attempts,
+        NEW.releases + NEW.snoozes + NEW.lost_leases - OLD.releases - OLD.snoozes - OLD.lost_leases, OLD.ran_isolated,
+        coalesce(OLD.lease_owner, NEW.lease_owner), (julianday(OLD.lease_until) - 2440587.5) * 86400.0,
+        (julianday(OLD.scheduled_at) - 2440587.5) * 86400.0, (julianday(NEW.started_at) - 2440587.5) * 86400.0,
+        coalesce(NEW.error LIKE 'lease lost%' AND NEW.lost_leases > OLD.lost_leases, 0),
+        (julianday('now') - 2440587.5) * 86400.0);
+END;
+"""
+POSTGRES = """
+CREATE TABLE public.effects (job_id text, fence bigint);
+CREATE TABLE public.orders (job_id text PRIMARY KEY);
+CREATE TABLE public.audit (
+    number bigserial PRIMARY KEY, job_id text, before text, after text, fence_before bigint, fence bigint,
+    attempts_before bigint, attempts bigint, given_back bigint, ran_isolated int, owner text, lease_until float8, due float8,
+    began float8, ran_out int, at float8
+);
+CREATE FUNCTION public.audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO public.audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated,
+            ran_out, at)
+        VALUES (NEW.id, '', NEW.status, 0, NEW.fence, 0, NEW.attempts, 0, 0, 0, extract(epoch FROM clock_timestamp()));
+    ELSE
+        INSERT INTO public.audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, owner,
+            lease_until, due, began, ran_out, at)
+        VALUES (NEW.id, OLD.status, NEW.status, OLD.fence, NEW.fence, OLD.attempts, NEW.attempts,
+            NEW.releases + NEW.snoozes + NEW.lost_leases - OLD.releases - OLD.snoozes - OLD.lost_leases, OLD.ran_isolated::int,
+            coalesce(OLD.lease_owner, NEW.lease_owner), extract(epoch FROM OLD.lease_until), extract(epoch FROM OLD.scheduled_at),
+            extract(epoch FROM NEW.started_at),
+            coalesce(NEW.error LIKE 'lease lost%' AND NEW.lost_leases > OLD.lost_leases, false)::int,
+            extract(epoch FROM clock_timestamp()));
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audit_insert AFTER INSERT ON onward.jobs FOR EACH ROW EXECUTE FUNCTION public.audit();
+CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward.jobs FOR EACH ROW EXECUTE FUNCTION public.audit();
+"""

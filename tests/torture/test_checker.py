@@ -1,0 +1,217 @@
+"""Each invariant of the checker, on histories made by hand: one in which it holds, and some in which it must be found broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.torture.checker import INVARIANTS, count, judge
+from tests.torture.evidence import Run
+from tests.torture.history import Event, HistoryDamaged, read_lines
+from tests.torture.store import AuditRow, JobRow, Rows
+
+
+def event(kind: Any, job: str = "a", what: str = "enqueue", **fields: Any) -> Event:
+    return Event(kind=kind, what=what, job=job, **fields)
+
+
+def invoke(job: str = "a", what: str = "enqueue", type: str = "plain", **fields: Any) -> Event:
+    return event("invoke", job, what, type=type, **fields)
+
+
+def started(job: str = "a", fence: int = 1, at: float = 2.0) -> Event:
+    return event("started", job, "plain", fence=fence, at=at)
+
+
+def ended(job: str = "a", fence: int = 1, at: float = 3.0) -> Event:
+    return event("ended", job, "plain", fence=fence, at=at)
+
+
+def inserted(job: str = "a", at: float = 1.0) -> AuditRow:
+    return AuditRow(job_id=job, after="queued", at=at)
+
+
+def claimed(job: str = "a", fence: int = 1, at: float = 2.0, **fields: Any) -> AuditRow:
+    values: dict[str, Any] = {
+        "before": "queued",
+        "after": "in_progress",
+        "fence_before": fence - 1,
+        "attempts": 1,
+        "due": 1.0,
+        "owner": "h:7:n",
+    }
+    return AuditRow(job_id=job, fence=fence, at=at, **{**values, **fields})
+
+
+def left(job: str = "a", after: str = "completed", fence: int = 1, at: float = 4.0, **fields: Any) -> AuditRow:
+    values: dict[str, Any] = {"before": "in_progress", "fence_before": fence, "attempts_before": 1, "attempts": 1, "lease_until": 5.0}
+    return AuditRow(job_id=job, after=after, fence=fence, at=at, **{**values, **fields})
+
+
+def row(job: str = "a", status: str = "completed", fence: int = 1, **fields: Any) -> JobRow:
+    return JobRow(id=job, status=status, fence=fence, **{"type": "plain", "max_attempts": 3, **fields})
+
+
+def other_worker(begin: float, end: float) -> Iterator[Event]:
+    """Signs of life of another worker."""
+    for at in (begin, end):
+        yield event("ended", "another", "plain", fence=1, pid=8, at=at)
+
+
+DONE = (inserted(), claimed(), left())
+GOOD_EVENTS = (invoke(), event("ok"), event("fault", "", "kill worker", pid=9, at=0.5), started(), ended())
+GOOD = Run(GOOD_EVENTS, Rows(jobs=(row(),), audit=DONE, attempts=(("a", 1, "completed"),)))
+
+
+def changed(*more: Event, without: str = "", **rows: Any) -> Run:
+    """The good run with other rows, more events, or without those of a kind."""
+    values = {name: getattr(GOOD.rows, name) for name in Rows.__struct_fields__} | rows
+    return Run([one for one in GOOD_EVENTS if one.kind != without] + list(more), Rows(**values))
+
+
+def test_a_good_run_breaks_nothing() -> None:
+    assert judge(GOOD) == []
+
+
+def two_claims(first: dict[str, Any], second: dict[str, Any], priority: int = 0, accepted: float = 1.5, is_serial: bool = True) -> Run:
+    """Job b is accepted, and claimed behind job a, by the same worker."""
+    one, other = claimed(**{"began": 2.0, **first}), claimed("b", **{"began": 3.0, "at": 3.0, **second})
+    audit = (inserted(), inserted("b", at=1.4), one, left(), other, left("b"))
+    run = changed(invoke("b"), event("ok", "b", at=accepted), started("b"), jobs=(row(), row("b", priority=priority)), audit=audit)
+    return Run(run.events, run.rows, is_serial=is_serial)
+
+
+BROKEN: list[tuple[str, str, Run]] = [
+    ("I0", "nothing was accepted", changed(without="ok")),
+    ("I0", "no fault fired", changed(without="fault")),
+    ("I0", "nothing was started", changed(without="started")),
+    ("I0", "there was no audit", changed(audit=())),
+    ("I1", "an accepted job is missing", changed(invoke("b"), event("ok", "b"))),
+    ("I1", "the holder of a key is missing", changed(invoke("b"), event("ok", "b", key="k", holder="c"))),
+    ("I2", "a job that nobody asked for", changed(jobs=(row(), row("b")))),
+    ("I2", "a job that was rolled back was started", changed(invoke("b", rolled_back=True), started("b"))),
+    ("I2", "a refused job is stored", changed(invoke("b"), event("fail", "b"), jobs=(row(), row("b")))),
+    ("I4", "a row without its job", changed(orders=("b",))),
+    ("I4", "a job without its row", changed(invoke("b", "within"), jobs=(row(), row("b")))),
+    ("I5", "claimed while it was held", changed(audit=(*DONE[:2], claimed(fence=2, before="in_progress")))),
+    ("I5", "a fence that skips one", changed(audit=(inserted(), claimed(fence=2, fence_before=0)))),
+    ("I5", "a fence that changes with the end", changed(audit=(*DONE[:2], left(fence=2, fence_before=1)))),
+    ("I5", "swept while the lease ran", changed(audit=(*DONE[:2], left(after="queued", ran_out=1, given_back=1, lease_until=9.0)))),
+    ("I6", "completed by an older claim", changed(audit=(*DONE[:2], left(after="queued"), claimed(fence=2), left(fence=2)))),
+    ("I6", "completed before the run's end", changed(audit=(*DONE[:2], left(at=2.5)))),
+    ("I7", "final twice", changed(audit=(*DONE, left(before="completed")))),
+    ("I7", "a claim without history", changed(attempts=())),
+    ("I7", "history without a claim", changed(attempts=(("a", 1, "completed"), ("a", 2, "lost")))),
+    ("I7", "another outcome in the history", changed(attempts=(("a", 1, "lost"),))),
+    ("I8", "a try too many", changed(audit=(inserted(), claimed(attempts=4), left()))),
+    ("I8", "a try given back for nothing", changed(audit=(*DONE[:2], left(after="queued", attempts=0)))),
+    ("I8", "a try given back to a process killer", changed(audit=(*DONE[:2], left(attempts=0, given_back=1, ran_isolated=1, ran_out=1)))),
+    ("I8", "more claims than tries", changed(jobs=(row(fence=4),))),
+    ("I9", "out of a final status", changed(audit=(*DONE, claimed(fence=2, before="completed")))),
+    ("I9", "an arrow that is not in the table", changed(audit=(inserted(), left(before="queued")))),
+    ("I9", "a change that nobody saw", changed(audit=(inserted(), left()))),
+    ("I9", "a row that is not as its last change made it", changed(jobs=(row(status="queued"),))),
+    ("I10", "no effect", changed(jobs=(row(type="effect"),))),
+    ("I10", "two effects", changed(jobs=(row(type="effect"),), effects=(("a", 1), ("a", 1)))),
+    ("I10", "the effect of an older run", changed(jobs=(row(type="effect", fence=2),), effects=(("a", 1),))),
+    ("I10", "an effect of a job that is not completed", changed(jobs=(row(status="dead_letter"),), effects=(("a", 1),))),
+    ("I10", "an effect of a job that is not there", changed(effects=(("b", 1),))),
+    ("I10", "completed without ever having run", changed(without="started")),
+    (
+        "I11",
+        "two live jobs for a key",
+        changed(
+            jobs=(row(key="k"), row("b", key="k")),
+            audit=(inserted(), claimed(), inserted("b", at=2.5), left(), claimed("b"), left("b")),
+        ),
+    ),
+    ("I11", "a caller was given a job with another key", changed(event("ok", "b", key="k", holder="a"))),
+    ("I11", "a key outlives its job", changed(jobs=(row(key="k"),), keys=(("k", "a"),))),
+    ("I12", "claimed early", changed(audit=(inserted(), claimed(due=2.5), left()))),
+    ("I12", "started without a claim", changed(started(fence=2))),
+    ("I12", "started before its claim", changed(audit=(inserted(), claimed(at=2.5), left()))),
+    ("I13", "a job is left", changed(jobs=(row(status="in_progress"),))),
+    (
+        "I13",
+        "a killed worker's job is free too late",
+        changed(event("fault", "", "kill worker", pid=7, at=3.0), *other_worker(2.0, 19.0), audit=(*DONE[:2], left(at=20.0))),
+    ),
+    ("I14", "a lower priority first", two_claims({}, {}, priority=5)),
+    ("I14", "a later job first", two_claims({"due": 1.2}, {"due": 1.1})),
+    ("I15", "a child whose parent did not complete", changed(invoke("b", "child", parent="a", fence=2), jobs=(row(), row("b")))),
+    ("I15", "a child is missing", changed(invoke("b", "child", parent="a", fence=1))),
+    ("I17", "the database is damaged", changed(damage=("row 7 missing from index",))),
+    ("I17", "a job came from nowhere", changed(jobs=(row(), row("b")))),
+    ("I17", "a job is gone", changed(audit=(*DONE, inserted("b")))),
+    ("I18", "a file is not what its job promised", changed(files=("'a' is missing",))),
+    ("I20", "a secret is in a column", changed(leaks=("onward_jobs.error has the secret in 1 rows",))),
+]
+
+
+@pytest.mark.parametrize(("name", "run"), [(name, run) for name, _, run in BROKEN], ids=[f"{name} {what}" for name, what, _ in BROKEN])
+def test_what_is_broken_is_found(name: str, run: Run) -> None:
+    assert list(INVARIANTS[name](run)), f"{name} was broken, and its check says nothing"
+    assert any(case.startswith(f"{name}: ") for case in judge(run))
+
+
+HELD: list[tuple[str, str, Run]] = [
+    ("I2", "an unknown request that was stored", changed(invoke("b"), event("unknown", "b"), jobs=(row(), row("b")))),
+    ("I2", "a request that was rolled back and is not seen", changed(invoke("b", rolled_back=True), event("fail", "b"))),
+    ("I4", "a row and its job", changed(invoke("b", "within"), jobs=(row(), row("b")), orders=("b",))),
+    ("I5", "swept behind the lease", changed(audit=(*DONE[:2], left(after="queued", ran_out=1, at=5.0)))),
+    ("I8", "a try given back with a release", changed(audit=(*DONE[:2], left(after="queued", attempts=0, given_back=1)))),
+    ("I10", "one effect of the run that completed", changed(jobs=(row(type="effect"),), effects=(("a", 1),))),
+    (
+        "I11",
+        "one live job after the other",
+        changed(jobs=(row(key="k"), row("b", key="k")), audit=(*DONE, inserted("b", at=4.1), claimed("b", at=5), left("b", at=6))),
+    ),
+    (
+        "I13",
+        "a killed worker's job is free late while the server was away",
+        changed(
+            event("fault", "", "kill worker", pid=7, at=3.0),
+            event("fault", "", "restart server", at=3.5),
+            event("healed", "", "restart server", at=15.0),
+            *other_worker(2.0, 19.0),
+            audit=(*DONE[:2], left(at=20.0)),
+        ),
+    ),
+    (
+        "I13",
+        "a killed worker's job is free late where no worker lived for long",
+        changed(event("fault", "", "kill worker", pid=7, at=3.0), *other_worker(2.0, 9.0), audit=(*DONE[:2], left(at=20.0))),
+    ),
+    ("I14", "the order of being due", two_claims({"due": 1.1}, {"due": 1.2})),
+    ("I14", "the later one was not due yet", two_claims({}, {"due": 2.5}, priority=5)),
+    ("I14", "the later one was not accepted yet", two_claims({}, {}, priority=5, accepted=2.5)),
+    ("I14", "both came with one claim", two_claims({}, {"began": 2.0}, priority=5)),
+    ("I14", "a claim by another worker", two_claims({}, {"owner": "h:8:n"}, priority=5)),
+    ("I14", "a second claim", two_claims({"fence": 2}, {}, priority=5)),
+    ("I14", "another may have held the row, on a store where many write", two_claims({}, {}, priority=5, is_serial=False)),
+    ("I15", "a child of the run that completed", changed(invoke("b", "child", parent="a", fence=1), jobs=(row(), row("b")))),
+    ("I15", "no child of a run that did not", changed(invoke("b", "child", parent="a", fence=2))),
+]
+
+
+@pytest.mark.parametrize(("name", "run"), [(name, run) for name, _, run in HELD], ids=[f"{name} {what}" for name, what, _ in HELD])
+def test_what_holds_is_not_called_broken(name: str, run: Run) -> None:
+    assert list(INVARIANTS[name](run)) == []
+
+
+def test_every_invariant_has_a_history_that_breaks_it() -> None:
+    assert {name for name, _, _ in BROKEN} == set(INVARIANTS)
+
+
+def test_unknown_requests_are_counted_and_those_that_appeared_as_recovered() -> None:
+    """I3: both are allowed; a sender that died leaves unknown ones as well."""
+    run = changed(invoke("b"), event("unknown", "b"), invoke("c"), jobs=(row(), row("b")))
+    counts = count(run)
+    assert (counts["accepted"], counts["unknown"], counts["recovered"], counts["lost"]) == (1, 2, 1, 0)
+
+
+def test_a_torn_line_is_no_history() -> None:
+    with pytest.raises(HistoryDamaged, match="line 2 cannot be read"):
+        read_lines([b'{"kind":"ok","what":"enqueue"}\n', b'{"kind":"o'])

@@ -1,0 +1,77 @@
+"""Where no thread can be started, nothing hangs and nothing is held."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from onward import Onward
+from onward.worker.event_loop import EventLoop
+from onward.worker.threads import Threads
+
+START = threading.Thread.start
+
+
+def refuse(thread: threading.Thread) -> NoReturn:
+    raise RuntimeError("can't start new thread")
+
+
+def test_an_event_loop_whose_thread_could_not_be_started_is_started_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every later async job waits for ever, and its lease is renewed."""
+    loop, has_run = EventLoop(), threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError):
+        loop.call(has_run.set)
+    monkeypatch.setattr(threading.Thread, "start", START)
+    loop.call(has_run.set)
+    assert has_run.wait(5)
+    loop.close()
+
+
+def test_a_run_that_no_thread_takes_is_not_left_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    has_run = threading.Event()
+    threads = Threads(lambda run: (done.append(run), has_run.set()))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError):
+        threads.put("first")  # type: ignore[arg-type]
+    monkeypatch.setattr(threading.Thread, "start", START)
+    threads.put("second")  # type: ignore[arg-type]
+    assert has_run.wait(5)
+    assert done == ["second"]
+    threads.close()
+
+
+def test_the_file_is_not_locked_while_a_thread_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start may never return where memory has run out."""
+    app = Onward(f"sqlite:///{tmp_path / 'jobs.db'}")
+    app.store.open()
+    is_starting, may_go_on = threading.Event(), threading.Event()
+
+    def hang(thread: threading.Thread) -> None:
+        is_starting.set()
+        may_go_on.wait(10)
+        START(thread)
+
+    def write() -> None:
+        with app.store.transaction(limit=timedelta(seconds=5)):
+            pass
+
+    writer = threading.Thread(target=write)
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: hang(thread) if threading.current_thread() is writer else START(thread))
+    START(writer)
+    try:
+        if not is_starting.wait(5):
+            pytest.skip("no thread is started")
+        other = sqlite3.connect(tmp_path / "jobs.db", timeout=0, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        other.close()
+    finally:
+        may_go_on.set()
+        writer.join()
+        app.close()

@@ -58,9 +58,12 @@ fuzz: $(READY)  ## feed hostile input to all that reads any (FUZZ_SECONDS=120 fo
 mutate: $(READY)  ## break the code on purpose, and see that a test notices (hours; SAMPLE=50 tries so many of each part, ONLY=rules one part, SEED=7)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-# Commands whose work is not built yet say so and fail, so that nobody takes silence for a passed check.
-bench bench-peers:  ## (not built yet) measure, beside the raw loop and beside other libraries
-	@echo "make $@: not built yet. No speed is claimed until it is."; exit 2
+bench: $(READY)  ## measure beside the plainest loops on both databases, most of an hour (BENCH="--store sqlite --only drain" a part; --help says what else)
+	$(BIN)/python -m benchmarks $(BENCH)
+
+# A command whose work is not built yet says so and fails, so that nobody takes silence for a passed check.
+bench-peers:  ## (not built yet) measure other libraries on the same work
+	@echo "make $@: not built yet."; exit 2
 
 # -- set-up -------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,92 @@
+"""What is compared with what, and how the ratio is to be: a table of measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from msgspec import Struct
+
+from benchmarks import measures
+from benchmarks.measures import Measure
+
+STORES = ("sqlite", "postgres")
+BATCH = {"sqlite": 100, "postgres": 500}
+"""At these the raw loop is quickest; Onward's workers get as many slots."""
+
+
+class Side(Struct, frozen=True):
+    """One subject's measurement."""
+
+    subject: str
+    measure: Measure
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """Two measurements, and what of them is compared. ``least`` and ``most`` are what their ratio is to be."""
+
+    name: str
+    store: str
+    onward: Side
+    against: Side | None = None
+    figure: str = "rate"
+    least: float | None = None
+    most: float | None = None
+
+
+def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
+    """Every measurement on this store. ``scale`` makes each smaller, to try whether they work."""
+    seconds = 2.0 * scale
+    yield from _enqueues(store, seconds, scale)
+    yield from _drains(store, scale)
+    yield from _waits(store, seconds, scale)
+
+
+def _both(measure: Measure) -> dict[str, Side]:
+    return {"onward": Side("onward", measure), "against": Side("raw", measure)}
+
+
+def _enqueues(store: str, seconds: float, scale: float) -> Iterator[Line]:
+    single = partial(measures.one, seconds=seconds)
+    yield Line(name="enqueue one by one", store=store, **_both(single), least=0.85)
+    alone = Side("onward", single)
+    for callers, least in ((8, None), (32, 2.0), (64, None)):
+        side = Side("onward", partial(measures.threads, callers=callers, seconds=seconds))
+        yield Line(name=f"enqueue, {callers} threads", store=store, onward=side, against=alone, least=least if store == "sqlite" else None)
+    for callers, least in ((64, 3.0), (256, 4.5)):
+        side = Side("onward", partial(measures.awaiting, callers=callers, seconds=seconds))
+        yield Line(name=f"enqueue, {callers} awaiting", store=store, onward=side, against=alone, least=least if store == "sqlite" else None)
+    yield Line(name="enqueue in bulk", store=store, **_both(partial(measures.bulk, count=int(10_000 * scale))))
+
+
+def _drains(store: str, scale: float) -> Iterator[Line]:
+    least = {"async": (0.5, 0.5), "sync": (0.3, None)} if store == "sqlite" else {"async": (0.6, 0.6), "sync": (0.4, None)}
+    for processes in (1, 2):
+        raw = Side("raw", partial(measures.drain, count=int(20_000 * scale * processes), processes=processes, batch=BATCH[store]))
+        for kind in ("async", "sync"):
+            count = int(20_000 * scale * processes)
+            own = partial(measures.drain, count=count, job=f"{kind}-0", processes=processes, batch=BATCH[store])
+            yield Line(
+                name=f"drain, {kind}, {processes} process{'es' * (processes > 1)}",
+                store=store,
+                onward=Side("onward", own),
+                against=raw,
+                least=least[kind][processes - 1],
+            )
+    yield Line(
+        name="drain, isolated, 1 process",
+        store=store,
+        onward=Side("onward", partial(measures.drain, count=int(2_000 * scale), job="isolated-0", batch=2)),
+    )
+    for milliseconds in (1, 10):
+        measure = partial(measures.drain, count=int(10_000 * scale), job=f"async-{milliseconds}", batch=BATCH[store])
+        yield Line(name=f"drain, async, {milliseconds} ms of waiting", store=store, **_both(measure))
+
+
+def _waits(store: str, seconds: float, scale: float) -> Iterator[Line]:
+    measure = partial(measures.pickup, count=int(200 * scale))
+    yield Line(name="pickup", store=store, **_both(measure), figure="p50_ms", most=1.25 if store == "postgres" else None)
+    measure = partial(measures.beside_a_drain, count=int(100_000 * scale), seconds=seconds)
+    yield Line(name="enqueue beside a drain", store=store, **_both(measure), figure="p50_us")
+    measure = partial(measures.drain_beside_requests, count=int(20_000 * scale))
+    yield Line(name="drain beside enqueues", store=store, **_both(measure))

@@ -12,6 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.mutation.explanations import FILE, read_explanations, without_mutant
 from tests.mutation.groups import GROUPS, Group
@@ -42,6 +43,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, metavar="N", help="N mutants of each group, chosen by the seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", metavar="MUTANT", help="only this mutant: the name, or a part of it that no other has")
+    parser.add_argument("--names", type=Path, metavar="FILE", help="only the mutants whose names stand in this file, such as a report")
     parser.add_argument("--explained", action="store_true", help="try also those that are known to survive")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="how many are tried at the same time")
     return parser.parse_args()
@@ -49,6 +51,9 @@ def _arguments() -> argparse.Namespace:
 
 def _try_group(group: Group, mutants: Sequence[Mutant], given: argparse.Namespace) -> GroupReport:
     chosen = list(mutants)
+    if given.names is not None:
+        lines = given.names.read_text(encoding="utf-8").splitlines()
+        chosen = [one for one in mutants if any(line.endswith(one.name) for line in lines)]
     if given.sample is not None and given.sample < len(mutants):
         chosen = sorted(random.Random(given.seed).sample(mutants, given.sample), key=mutants.index)
     began = time.monotonic()

@@ -142,13 +142,13 @@ class _Loader(SourceFileLoader):
 
 
 class Recording(dict[str, str]):
-    """Statements that remember which of them were asked for."""
+    """Statements that remember which of them were asked for. ``files`` says where each stands."""
 
-    def __init__(self, statements: Mapping[str, str], asked: set[str], prefix: str) -> None:
+    def __init__(self, statements: Mapping[str, str], asked: set[str], files: Mapping[str, str]) -> None:
         super().__init__(statements)
         self.asked = asked
-        self.prefix = prefix
+        self.files = files
 
     def __getitem__(self, name: str) -> str:
-        self.asked.add(self.prefix + name)
+        self.asked.add(f"{self.files[name]}:{name}")
         return super().__getitem__(name)

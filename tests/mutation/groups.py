@@ -21,7 +21,15 @@ _OPERATIONS = (
     "tests/unit/test_migrations_rule.py",
     *(f"tests/drivers/borrowed/test_{name}.py" for name in ("unwrapped", "together", "elsewhere")),
 )
-_POSTGRES = tuple(f"tests/drivers/test_postgres{name}.py" for name in ("", "_claim", "_lists", "_transaction", "_errors", "_url"))
+_POSTGRES = (
+    *(
+        f"tests/drivers/test_postgres{name}.py"
+        for name in ("", "_claim", "_lists", "_transaction", "_errors", "_url", "_wake", "_settings")
+    ),
+    "tests/drivers/test_postgres_examine.py",
+    "tests/drivers/test_bounds.py",
+    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("another_store", "another_place", "encodings", "ended_inside", "together")),
+)
 _RULES = (
     *("status", "outcome", "retry", "unique", "payload", "json_text", "redact", "error_text", "reasons", "durations", "spelling"),
     *("settings", "definition", "signature", "registry", "events", "jobs", "turn", "inspection", "options", "steps", "ids"),
@@ -50,7 +58,11 @@ GROUPS = (
     # The suite runs over each store: what only one of them has needs no other, and what all have is quickest in memory.
     Group("rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE), ("[sqlite", "[postgres"))),
     Group("sql-sqlite", ("drivers/sqlite/statements.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
-    Group("sql-postgres", ("drivers/postgres/statements.sql",), Tests((_SUITE, *_POSTGRES), ("[memory", "[sqlite"))),
+    Group(
+        "sql-postgres",
+        ("drivers/postgres/statements.sql", "drivers/postgres/questions.sql", "drivers/postgres/examine.sql"),
+        Tests((_SUITE, *_POSTGRES), ("[memory", "[sqlite")),
+    ),
     Group("operations", ("drivers/sql/*.py",), Tests((_SUITE, *_SQLITE, *_OPERATIONS), ("[memory", "[postgres-", "[postgres]"))),
     Group(
         "drivers",

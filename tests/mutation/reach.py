@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from tests.mutation.processes import Say, in_process, run_forked
 from tests.mutation.session import Tests, name_of, run_items, with_collected
 
 _PATIENCE = 180.0
+_NAME = re.compile(r"^-- name: (\w+)", re.MULTILINE)
 KEPT = Path(tempfile.gettempdir()) / "onward-mutation"
 
 
@@ -109,7 +111,7 @@ def _listen(asked: set[str]) -> None:
     """Have every store say which statements it runs."""
     driver: Any = importlib.import_module("onward.drivers.sqlite.driver")
     statement_text: Any = importlib.import_module("onward.drivers.postgres.statement_text")
-    sqlite, postgres = (f"src/onward/drivers/{name}/statements.sql:" for name in ("sqlite", "postgres"))
+    sqlite, postgres = (_files_of(name) for name in ("sqlite", "postgres"))
     load, fill = driver.load_statements, statement_text.StatementText.__init__
 
     def load_recording(text: str, **replacements: str) -> dict[str, str]:
@@ -122,6 +124,14 @@ def _listen(asked: set[str]) -> None:
 
     driver.load_statements = load_recording
     statement_text.StatementText.__init__ = fill_recording
+
+
+def _files_of(store: str) -> dict[str, str]:
+    """In which file each statement of a store stands."""
+    found = {}
+    for path in sorted((ROOT / "src/onward/drivers" / store).glob("*.sql")):
+        found |= dict.fromkeys(_NAME.findall(path.read_text(encoding="utf-8")), str(path.relative_to(ROOT)))
+    return found
 
 
 def _add(reach: Reach, said: Mapping[str, Any], asked_for: Sequence[str], has_hung: bool) -> None:

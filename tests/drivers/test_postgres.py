@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,8 @@ from onward.drivers import connect
 from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
+from onward.drivers.sql.settle import settle
+from onward.drivers.sql.statements import Statement
 from onward.errors import (
     DuplicateJob,
     InvalidSetting,
@@ -33,7 +35,7 @@ from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.outcome import Cancelled, Completed, Retried
 from onward.status import Status
-from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read
+from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read, until_it_waits
 from onward.testing.factories import make_new_job
 from onward.turn import Extended, Extension, Settlement, Swept
 from tests.tcp_proxy import BOTH, TO_CLIENT, TcpProxy
@@ -113,6 +115,29 @@ def test_an_open_transaction_on_a_running_job_holds_up_no_neighbour(store: Postg
     again = store.turn(turn.held_up)
     assert [one.claim.id for one in again.settled] == [held.id]
     assert read(store, held).status is Status.COMPLETED
+
+
+def test_a_person_who_asks_to_cancel_while_the_ending_is_stored_waits_for_it(store: PostgresStore) -> None:
+    """Else the answer would be that the running job was asked to stop, and it would wait for its next try all the same."""
+    job = enqueue(store)
+    ended = Settlement(claim=claim_one(store), outcome=Retried(MINUTE, "no"))
+    person = threading.Thread(target=store.cancel, args=(job.id,), daemon=True)
+
+    def store_with_a_person_in_between(connection: Any, now: datetime) -> None:
+        operation = settle([ended], now)
+        with suppress(StopIteration):
+            wanted = next(operation)
+            while True:
+                rows = store._database.run_on(connection, wanted)
+                if isinstance(wanted, Statement) and wanted.name == "asked_to_cancel":
+                    person.start()
+                    until_it_waits(person)
+                    assert person.is_alive(), "the look does not hold the row"
+                wanted = operation.send(rows)
+
+    store._database.transact(store_with_a_person_in_between)
+    person.join()
+    assert read(store, job).status is Status.CANCELLED
 
 
 def test_a_child_whose_key_somebody_is_taking_holds_up_no_neighbour(store: PostgresStore, url: str) -> None:

@@ -118,10 +118,14 @@ SELECT pg_notify(:channel::text, :payload::text);
 -- == turn ==
 
 -- name: asked_to_cancel
--- Before `settle`, for endings that are none: a person may have asked since the claim. Locked, so that nobody asks in between.
-SELECT id FROM {prefix}jobs
-WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status = 'in_progress' AND cancel_requested_at IS NOT NULL
-FOR NO KEY UPDATE;
+-- Before `settle`, for endings that are none: a person may have asked since the claim. All are locked, those that nobody has asked to
+-- cancel too, so that nobody asks in between.
+WITH held AS MATERIALIZED (
+    SELECT id, cancel_requested_at FROM {prefix}jobs
+    WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status = 'in_progress'
+    FOR NO KEY UPDATE
+)
+SELECT id FROM held WHERE cancel_requested_at IS NOT NULL;
 
 -- name: settle
 -- complete, retry, dead-letter, release, snooze, cancel: in_progress → what `onward.outcome.Ending` says, field by field.

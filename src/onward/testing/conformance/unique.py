@@ -270,6 +270,15 @@ class TestScopeInTime:
         assert accepted.is_new
         assert accepted.id != held.id
 
+    def test_a_key_that_is_taken_over_is_the_only_one(self, store: Store, clock: FakeClock) -> None:
+        """Another type, owner or key whose window is over as well is still free."""
+        others: list[dict[str, Any]] = [{"type": "mail"}, {"owner": "ada"}, {"key": "l"}]
+        for fields in ({}, *others):
+            assert is_free(store, scope=HOUR, **fields)
+        clock.advance(2 * HOUR)
+        for fields in ({}, *others):
+            assert is_free(store, scope=HOUR, **fields)
+
     def test_forever_is_longer_than_a_life(self, store: Store, clock: FakeClock) -> None:
         """A payment must not be made twice, also not in fifty years."""
         held = enqueue(store, key="k", scope="forever")

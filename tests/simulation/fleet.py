@@ -62,6 +62,7 @@ class Fleet:
         for client in self._clients:
             while not client.is_done:
                 client.step()
+        self._clients[0].ask_for_one()
         for worker in self._workers:
             worker.wake()
         for _ in range(MOST_ROUNDS):

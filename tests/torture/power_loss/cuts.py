@@ -22,7 +22,7 @@ Part = tuple[str, int, int, int]
 TIERS: dict[Tier, tuple[Part, ...]] = {
     "smoke": (("store", 1, 8, 60), ("files", 1, 3, 40)),
     "quick": (("store", 1, 40, 500), ("files", 1, 12, 200), ("crowd", 1, 12, 300)),
-    "release": (("store", 6, 60, 11_000), ("files", 4, 25, 4_000), ("crowd", 4, 25, 5_000)),
+    "release": (("store", 6, 60, 11_600), ("files", 4, 25, 4_000), ("crowd", 4, 25, 5_000)),
 }
 PLANTS = (("store", "synchronous=NORMAL"), ("files", "file not synced"), ("files", "directory not synced"))
 PLANTED_STEPS, PLANTED_STATES = 8, 150

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -20,6 +20,7 @@ from msgspec import Struct
 from onward.clock import Clock
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.rollups import Rollup, Tally
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 
 
@@ -79,12 +80,13 @@ class Driver(ABC):
         """
 
     @abstractmethod
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         """One transaction of a worker: settle what ended, then claim what is due.
 
         For each settlement whose claim is the newest: the status, the key freed if it ends the job, children, history. A lost one
         changes nothing and does not undo its neighbours, and neither does one that would have to wait for somebody else's transaction
-        (``Turn.held_up``). Safe to repeat after ``OutcomeUnknown``.
+        (``Turn.held_up``). Safe to repeat after ``OutcomeUnknown``. What was really settled is counted by the ``tally`` and its rollups
+        stored in the same commit.
 
         Raises ``ValueRefused``, and nothing is stored, when one of the settlements holds a value that can never be stored.
         """
@@ -261,10 +263,15 @@ class Store(Driver):
         """The ids of this owner's running jobs that a person asked to cancel. Cheap: asked at every poll."""
 
     @abstractmethod
+    def rollups(self, since: datetime) -> list[Rollup]:
+        """What ended in the minute of ``since`` and later: a row for each worker, in no order."""
+
+    @abstractmethod
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
 
-        Keys of a window or for ever outlive the job. Also deletes keys whose window is over.
+        Keys of a window or for ever outlive the job. Also deletes keys whose window is over, makes one row of the workers' rollups of
+        minutes that are older than five, and deletes rollups past their own retention.
         """
 
     @abstractmethod

@@ -28,6 +28,8 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 class Retention:
     """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 
+    ``rollups`` is how long the counts of each minute are kept, which outlive the jobs.
+
     Raises ``InvalidDefinition`` for what is no duration.
     """
 
@@ -37,10 +39,12 @@ class Retention:
         completed: timedelta | float | str | None = "7d",
         cancelled: timedelta | float | str | None = "7d",
         dead_letter: timedelta | float | str | None = None,
+        rollups: timedelta | float | str | None = "90d",
     ) -> None:
         self.completed = _read_age("completed", completed)
         self.cancelled = _read_age("cancelled", cancelled)
         self.dead_letter = _read_age("dead_letter", dead_letter)
+        self.rollups = _read_age("rollups", rollups)
 
     def by_status(self) -> dict[Status, timedelta]:
         """Which final statuses are pruned at all, and after how long."""

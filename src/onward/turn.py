@@ -40,6 +40,8 @@ class Settlement(Struct, frozen=True, kw_only=True):
     progress: str | None = None
     processed: int = 0
     failed: int = 0
+    seconds: float | None = None
+    """How long the handler ran; None where none began. For the rollups."""
     keeps_history: bool = False
     """Write an attempt also for a success. Every other ending is always written."""
 

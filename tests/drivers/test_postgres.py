@@ -140,6 +140,17 @@ def test_a_person_who_asks_to_cancel_while_the_ending_is_stored_waits_for_it(sto
     assert read(store, job).status is Status.CANCELLED
 
 
+def test_a_job_that_is_due_later_never_takes_the_place_of_one_that_another_holds(store: PostgresStore, url: str) -> None:
+    """A claim passes over what is held, to what comes next; but what comes next must be due."""
+    held, later = enqueue(store), enqueue(store, delay=MINUTE)
+    with application(url) as connection:
+        store.within(connection).cancel(held.id)
+        turn = store.turn(demand=demand(2))
+        assert turn.claims == ()
+    assert read(store, later).status is Status.QUEUED
+    assert claim_one(store).id == held.id
+
+
 def test_a_child_whose_key_somebody_is_taking_holds_up_no_neighbour(store: PostgresStore, url: str) -> None:
     """The key is taken in a transaction that has not ended, so nobody knows yet whose job it will be."""
     parent, free = enqueue(store, priority=9), enqueue(store)

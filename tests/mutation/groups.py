@@ -32,7 +32,7 @@ _POSTGRES = (
 )
 _RULES = (
     *("status", "outcome", "retry", "unique", "payload", "json_text", "redact", "error_text", "reasons", "durations", "spelling"),
-    *("settings", "definition", "signature", "registry", "events", "jobs", "turn", "inspection", "options", "steps", "ids"),
+    *("settings", "definition", "signature", "registry", "events", "jobs", "turn", "inspection", "options", "steps", "ids", "rollups"),
 )
 
 

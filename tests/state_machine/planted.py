@@ -13,6 +13,7 @@ from onward.drivers.memory import MemoryStore
 from onward.drivers.memory.transaction import MemoryTransaction
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.outcome import Cancelled, Snoozed
+from onward.rollups import Tally
 from onward.status import Status
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 
@@ -30,10 +31,10 @@ class KeepsTheTryOfALoss(MemoryStore):
 class SettlesForAnybody(MemoryStore):
     """A settlement is believed whatever its fence."""
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         rows = {job.id: job for job in self._tables.jobs.values() if job.status is Status.IN_PROGRESS}
         newest = [replace(one, claim=Claim(rows.get(one.claim.id, one.claim.job), one.claim.lease)) for one in settlements]
-        return super().turn(newest, demand)
+        return super().turn(newest, demand, tally)
 
 
 class RenewsForAnybody(MemoryStore):
@@ -96,12 +97,12 @@ class ForgetsLosses(MemoryStore):
 class HearsNoCancel(MemoryStore):
     """A job that was asked to stop snoozes all the same."""
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         for one in settlements:
             row = self._tables.jobs.get(one.claim.id)
             if row is not None and row.cancel_requested_at is not None and not isinstance(one.outcome, Cancelled | Snoozed):
                 self.overwrite(row.id, cancel_requested_at=None)
-        return super().turn(settlements, demand)
+        return super().turn(settlements, demand, tally)
 
 
 class AcceptsHalf(MemoryStore):

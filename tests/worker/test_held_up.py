@@ -13,6 +13,7 @@ from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
 from onward.events import Event
 from onward.jobs import NewJob
+from onward.rollups import Tally
 from onward.status import Status
 from onward.testing.factories import make_new_job
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -31,10 +32,10 @@ class Held(MemoryStore):
         self.sent: list[str] = []
         self.renewals: list[str] = []
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         self.sent += [one.claim.id for one in settlements]
         held = tuple(one for one in settlements if one.claim.id in self.blocked)
-        turn = super().turn([one for one in settlements if one not in held], demand)
+        turn = super().turn([one for one in settlements if one not in held], demand, tally)
         return replace(turn, held_up=held)
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:

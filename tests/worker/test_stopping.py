@@ -19,6 +19,7 @@ from onward.definition import define_job
 from onward.driver import Store
 from onward.drivers.memory import MemoryStore
 from onward.errors import StoreBusy
+from onward.rollups import Tally
 from onward.status import Status
 from onward.turn import Demand, Settlement, Turn
 from onward.worker.started import StartedJobs, create_map
@@ -119,11 +120,11 @@ def test_an_outcome_is_stored_although_the_store_is_busy_at_the_stop(make_worker
     class BusyAtTheEnd(MemoryStore):
         busy = 0
 
-        def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+        def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
             if settlements and self.busy < 3:
                 self.busy += 1
                 raise StoreBusy("another writer")
-            return super().turn(settlements, demand)
+            return super().turn(settlements, demand, tally)
 
     store = BusyAtTheEnd(clock=SystemClock())
     gate = Gate()

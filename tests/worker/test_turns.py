@@ -20,6 +20,7 @@ from onward.events import Event, Events
 from onward.jobs import NewJob
 from onward.outcome import Completed
 from onward.retry import RetryPolicy
+from onward.rollups import Tally
 from onward.status import Status
 from onward.testing.factories import make_new_job
 from onward.turn import Demand, Settlement, Turn
@@ -182,12 +183,12 @@ class Faulty(MemoryStore):
         self.refusal: Exception = ValueRefused("not storable")
         self.refuses: Callable[[Settlement], bool] = lambda settlement: False
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         if any(self.refuses(one) for one in settlements):
             raise self.refusal
         if self.faults and not self.after:
             raise self.faults.pop(0)
-        turn = super().turn(settlements, demand)
+        turn = super().turn(settlements, demand, tally)
         if self.faults:
             raise self.faults.pop(0)
         return turn

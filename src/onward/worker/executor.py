@@ -136,7 +136,7 @@ class Executor:
             outcome = _completed_before(run, outcome, ending)
         elif context.may_be_completed and isinstance(outcome, Completed):
             outcome = self._outcome(run, OnwardError(NOT_COMMITTED))
-        return settlement_of(run.claim, run.definition, run.context, outcome)
+        return settlement_of(run.claim, run.definition, run.context, outcome, run.seconds)
 
     def note_start(self, run: Run) -> None:
         """The handler begins now."""

@@ -12,6 +12,7 @@ from onward.clock import Clock
 from onward.driver import Store
 from onward.errors import StoreError, ValueRefused
 from onward.outcome import Completed, DeadLettered
+from onward.rollups import Tally
 from onward.turn import Demand, Settlement, Turn
 from onward.worker.reports import Reports
 from onward.worker.run import Run
@@ -38,11 +39,12 @@ class HeldUp(NamedTuple):
 class Outbox:
     """Used by the claiming thread alone."""
 
-    def __init__(self, store: Store, slots: Slots, reports: Reports, *, clock: Clock) -> None:
+    def __init__(self, store: Store, slots: Slots, reports: Reports, *, clock: Clock, lease_owner: str) -> None:
         self._store = store
         self._slots = slots
         self._reports = reports
         self._clock = clock
+        self._tally = Tally(lease_owner)
         self._settlements: dict[Key, Settlement] = {}
         self._held_up: dict[Key, HeldUp] = {}
         """Those that somebody else's transaction keeps from being stored; each waits before it is sent again, by itself."""
@@ -75,6 +77,8 @@ class Outbox:
 
     def add(self, ended: Iterable[tuple[Run, Settlement]]) -> None:
         for run, settlement in ended:
+            if settlement.seconds is None and run.seconds is not None:  # its handler ran in another process, or has not ended
+                settlement = replace(settlement, seconds=run.seconds)
             self._settlements[run.key] = settlement
             self._runs[run.key] = run
 
@@ -86,7 +90,7 @@ class Outbox:
         self._send_held_up()
         settlements = tuple(one for key, one in self._settlements.items() if key not in self._held_up)
         try:
-            turn = self._store.turn(settlements, demand) if settlements or demand is not None else NOTHING
+            turn = self._store.turn(settlements, demand, self._tally) if settlements or demand is not None else NOTHING
         except Exception as error:
             if not settlements or not _is_refusal(error):
                 raise
@@ -111,7 +115,7 @@ class Outbox:
                 if version is not settlement and version == settlement:
                     continue
                 try:
-                    self._sign_off(self._store.turn((version,)))
+                    self._sign_off(self._store.turn((version,), tally=self._tally))
                     break
                 except Exception as error:
                     if not _is_refusal(error):

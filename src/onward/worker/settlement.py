@@ -10,7 +10,9 @@ from onward.outcome import Completed, Outcome
 from onward.turn import Claim, Settlement
 
 
-def settlement_of(claim: Claim, definition: JobDefinition[Any], context: JobContext, outcome: Outcome) -> Settlement:
+def settlement_of(
+    claim: Claim, definition: JobDefinition[Any], context: JobContext, outcome: Outcome, seconds: float | None = None
+) -> Settlement:
     """Put together an outcome and what the handler left in its context; children only go with a completion."""
     return Settlement(
         claim=claim,
@@ -19,5 +21,6 @@ def settlement_of(claim: Claim, definition: JobDefinition[Any], context: JobCont
         progress=context.reported,
         processed=context.processed,
         failed=context.failed,
+        seconds=seconds,
         keeps_history=definition.keeps_history,
     )

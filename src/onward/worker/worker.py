@@ -119,7 +119,7 @@ class Worker:
         if application is not None and store.capabilities.survives_process:
             processes = IsolatedProcesses(application, executor, lease_owner=self.lease_owner)
         self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started, processes=processes)
-        outbox = Outbox(store, self.slots, reports, clock=clock)
+        outbox = Outbox(store, self.slots, reports, clock=clock, lease_owner=self.lease_owner)
         poll_seconds = max(parse_duration(poll).total_seconds(), 0.01)
         self.producer = Producer(
             store,

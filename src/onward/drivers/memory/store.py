@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
 from threading import Condition, get_ident
 from typing import Any
@@ -23,6 +23,7 @@ from onward.errors import OnwardError, StoreBusy, TransactionOpen
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.outcome import storable
+from onward.rollups import Rollup, Tally, minute_of
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
 
@@ -85,7 +86,7 @@ class MemoryStore(Store):
         self.wake()
         return answers
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         check_settlements(settlements)
         with self._writing() as tables:
             now = self.clock.now()
@@ -97,7 +98,11 @@ class MemoryStore(Store):
                     lost.append(settlement)
                 else:
                     settled.append(stored)
+            if tally is not None:
+                tables.write_rollups(tally.add(settled, now))
             taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
+        if tally is not None:
+            tally.confirm()
         if settled:
             self.wake()
         return Turn(
@@ -276,6 +281,10 @@ class MemoryStore(Store):
             swept = sweep.recover(tables, lease_owner, frozenset(started), self.clock.now())
         self.wake()
         return swept
+
+    def rollups(self, since: datetime) -> list[Rollup]:
+        with self._reading() as tables:
+            return [one.copied() for one in tables.rollups.values() if one.minute >= minute_of(since)]
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         with self._writing() as tables:

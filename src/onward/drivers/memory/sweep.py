@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from onward.drivers.memory.tables import Tables
 from onward.inspection import Retention
 from onward.jobs import LONGEST_LEASE, Job
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
+from onward.rollups import MERGED_AFTER, minute_of, summed
 from onward.status import Status
 from onward.turn import Swept
 
@@ -57,7 +58,18 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
         tables.remove_job(tables.jobs[job_id])
     for name in [name for name, holder in tables.keys.items() if not holder.holds_at(now)]:
         tables.remove_key(name)
+    _merge_rollups(tables, now, retention.rollups)
     return min(len(old), limit)
+
+
+def _merge_rollups(tables: Tables, now: datetime, kept_for: timedelta | None) -> None:
+    """Make one row of those of all workers for minutes that nobody writes any more, and delete those past their retention."""
+    old = [one for one in tables.rollups.values() if one.minute < minute_of(now - MERGED_AFTER)]
+    for one in old:
+        tables.remove_rollup(one)
+    for merged in summed(old):
+        if kept_for is None or merged.minute >= minute_of(now - kept_for):
+            tables.put_rollup(merged)
 
 
 def _swept(returned: Iterable[Job], *, expired: tuple[Job, ...] = (), unblocked: int = 0) -> Swept:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from onward.jobs import Attempt, Job, Scope
+from onward.rollups import Rollup, Written
 
 KeyName = tuple[str, str, str]
 """Under what a key is unique: (owner, type, key)."""
@@ -30,7 +31,7 @@ class KeyHolder(Struct, frozen=True):
 
 
 class Tables:
-    """Jobs, keys and history. Every write goes through ``put`` or ``remove`` of one of them, so that it can be undone."""
+    """Jobs, keys, history and rollups. Every write goes through ``put`` or ``remove`` of one of them, so that it can be undone."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -42,6 +43,8 @@ class Tables:
         self.scopes: dict[str, Scope] = {}
         """The scope that each job with a key asked for: a retry by a person takes the key again."""
         self.history: dict[str, tuple[Attempt, ...]] = {}
+        self.rollups: dict[tuple[str, ...], Rollup] = {}
+        """By minute, queue, type, outcome and worker."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     def copy(self) -> Tables:
@@ -49,7 +52,7 @@ class Tables:
         other = Tables()
         other.jobs, other.waiting, other.keys = self.jobs.copy(), self.waiting.copy(), self.keys.copy()
         other.blocked = self.blocked.copy()
-        other.scopes, other.history = self.scopes.copy(), self.history.copy()
+        other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
 
     @contextmanager
@@ -82,6 +85,19 @@ class Tables:
 
     def add_attempt(self, attempt: Attempt) -> None:
         self._put(self.history, attempt.job_id, (*self.history.get(attempt.job_id, ()), attempt))
+
+    def write_rollups(self, written: Written) -> None:
+        for one in written.values:
+            self.put_rollup(one)
+        for one in written.corrected:
+            if (*one.cell, one.worker) in self.rollups:
+                self.put_rollup(one)
+
+    def put_rollup(self, rollup: Rollup) -> None:
+        self._put(self.rollups, (*rollup.cell, rollup.worker), rollup)
+
+    def remove_rollup(self, rollup: Rollup) -> None:
+        self._put(self.rollups, (*rollup.cell, rollup.worker), _ABSENT)
 
     def put_scope(self, job_id: str, scope: Scope) -> None:
         self._put(self.scopes, job_id, scope)

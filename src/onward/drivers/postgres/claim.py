@@ -28,7 +28,7 @@ class Look(msgspec.Struct):
     unreadable: list[UnreadableRow] = []
     is_more_due: bool = False
     is_short: bool = False
-    """Rows in front were held by others, and took the place of rows behind them that are free."""
+    """Slots are left, and rows that are due: those in front were held by others, and took the place of those behind them that are free."""
 
     @property
     def is_tidy(self) -> bool:
@@ -60,7 +60,7 @@ def ask(demand: Demand, found: Found, now: datetime | None, reach: int = 0) -> S
 
 def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     """Take up what the statement gave."""
-    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "held": [], "blocked": [], "now": [], "next": []}
+    told: dict[str, list[Any]] = {"expired": [], "unknown": [], "left": [], "blocked": [], "now": [], "next": []}
     claimed = []
     for kind, detail, *columns in rows:
         if kind == "claimed":
@@ -72,7 +72,7 @@ def read(rows: list[Row], demand: Demand, found: Found) -> Look:
     found.claims += [Claim(job, demand.types[job.type]) for job in jobs]
     is_more_due = bool(told["left"])
     found.leaves_blocked = bool(told["blocked"])
-    look = Look(told["expired"], told["unknown"], unreadable, is_more_due, is_more_due and bool(told["held"]))
+    look = Look(told["expired"], told["unknown"], unreadable, is_more_due, is_more_due and len(found.claims) < demand.slots)
     now, later = read_instant(told["now"][0]), told["next"][0]
     found.next_due = timedelta(0) if look.is_more_due else None if later is None else max(read_instant(later) - now, timedelta(0))
     return look

@@ -27,13 +27,14 @@ from onward.drivers.postgres.suspects import Suspects
 from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_schema, write_url
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
-from onward.drivers.sql import people, sweep
+from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.joined import AsyncJoinedWithin
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.drivers.sql.turn import Found, turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 T = TypeVar("T")
@@ -107,26 +108,29 @@ class PostgresStore(Store):
         self._waker.wake()
         return answers
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         if demand is not None:
             self._waker.serve(demand.queues)
         if not settlements:
             return Turn() if demand is None else self._claim(demand)
         is_one = len(settlements) == 1 and demand is None
         try:
-            return self._settle(settlements, demand, ONE_WAITS if is_one else TURN_WAITS)
+            return self._settle(settlements, demand, tally, ONE_WAITS if is_one else TURN_WAITS)
         except StoreBusy:
-            return Turn(held_up=tuple(settlements)) if is_one else self._settle_singly(settlements, demand)
+            return Turn(held_up=tuple(settlements)) if is_one else self._settle_singly(settlements, demand, tally)
 
-    def _settle(self, settlements: Sequence[Settlement], demand: Demand | None, waits: float) -> Turn:
-        return self._database.write(
-            lambda now: turn(settlements, demand, now, claim.claim),
+    def _settle(self, settlements: Sequence[Settlement], demand: Demand | None, tally: Tally | None, waits: float) -> Turn:
+        done = self._database.write(
+            lambda now: turn(settlements, demand, now, claim.claim, tally),
             lambda: tuple(one.claim.id for one in settlements),
             lock_timeout=waits,
             is_spare=True,
         )
+        if tally is not None:
+            tally.confirm()
+        return done
 
-    def _settle_singly(self, settlements: Sequence[Settlement], demand: Demand | None) -> Turn:
+    def _settle_singly(self, settlements: Sequence[Settlement], demand: Demand | None, tally: Tally | None) -> Turn:
         """Somebody's open transaction holds a row of a job that ended, or a key that a child needs: it must not hold up the others."""
         done: list[Turn] = []
         held_up: list[Settlement] = []
@@ -136,7 +140,7 @@ class PostgresStore(Store):
                 held_up.append(one)
                 continue
             try:
-                done.append(self._settle([one], None, ONE_WAITS))
+                done.append(self._settle([one], None, tally, ONE_WAITS))
                 in_a_row = 0
             except StoreBusy:
                 held_up.append(one)
@@ -155,7 +159,7 @@ class PostgresStore(Store):
     def _claim(self, demand: Demand) -> Turn:
         if demand.unblocks:
             try:
-                return self._settle([], demand, TURN_WAITS)
+                return self._settle([], demand, None, TURN_WAITS)
             except OutcomeUnknown:
                 raise
             except StoreError as error:  # as below: what is in the way must not keep the worker from what is ready
@@ -276,11 +280,21 @@ class PostgresStore(Store):
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
         return self._write_and_wake(lambda now: sweep.recover(lease_owner, started, now), is_spare=True)
 
+    def rollups(self, since: datetime) -> list[Rollup]:
+        return self._database.read(lambda: rollups.rollups(since))
+
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
         ages = {status.value: age.total_seconds() for status, age in retention.by_status().items()}
-        looked = Statement("prunable", {"now": self._database.now_text(), "ages": as_json(ages)})
-        if not self._database.look(looked)[0][0]:
+        asked = {
+            "now": self._database.now_text(),
+            "ages": as_json(ages),
+            "merged_after": MERGED_AFTER.total_seconds(),
+            "merged_within": MERGED_WITHIN.total_seconds(),
+            "rollups_age": None if retention.rollups is None else retention.rollups.total_seconds(),
+        }
+        if not self._database.look(Statement("prunable", asked))[0][0]:
             return 0
+        self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True)
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

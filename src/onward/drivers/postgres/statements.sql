@@ -182,6 +182,20 @@ FROM json_to_recordset(:rows::text::json) AS ended (
 )
 ON CONFLICT DO NOTHING;
 
+-- name: write_rollups
+-- A worker's own counts, as they are now. Read by position.
+INSERT INTO {prefix}rollups AS rollup (minute, queue, type, outcome, worker, count, histogram)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, (value ->> 5)::bigint, value ->> 6
+FROM json_array_elements(:rows::text::json) AS row (value)
+ON CONFLICT (minute, queue, type, outcome, worker) DO UPDATE SET count = excluded.count, histogram = excluded.histogram;
+
+-- name: correct_rollups
+-- What an earlier try may have stored and that does not hold. A row that is not there needs no correction, and none is made.
+UPDATE {prefix}rollups AS rollup SET count = (value ->> 5)::bigint, histogram = value ->> 6
+FROM json_array_elements(:rows::text::json) AS row (value)
+WHERE rollup.minute = value ->> 0 AND rollup.queue = value ->> 1 AND rollup.type = value ->> 2 AND rollup.outcome = value ->> 3
+    AND rollup.worker = value ->> 4;
+
 -- name: claim
 -- claim: queued, retrying → in_progress, all of it in one statement, so that an idle worker's look costs one round trip and no transaction.
 --   lane, waiting: a skip scan, one seek for each (queue, priority) that has something waiting, and one behind the last of each queue, however
@@ -278,8 +292,6 @@ SELECT CASE WHEN picked.expires_at <= clock.now THEN 'expired' WHEN known.type I
 FROM picked CROSS JOIN clock LEFT JOIN known ON known.type = picked.type WHERE picked.id NOT IN (SELECT id FROM wanted)
 UNION ALL
 SELECT 'left', NULL, {columns_of_none} WHERE (SELECT count(*) FROM candidate) > :limit::bigint
-UNION ALL
-SELECT 'held', NULL, {columns_of_none} WHERE (SELECT sum(share.wanted) FROM share) > (SELECT count(*) FROM picked)
 UNION ALL
 SELECT 'blocked', NULL, {columns_of_none} WHERE EXISTS (
     SELECT FROM {prefix}jobs
@@ -577,7 +589,16 @@ SELECT EXISTS (
             AND job.finished_at <= {moment} - kept.seconds::double precision * interval '1 second'
         LIMIT 1
     ) AS old
-) OR EXISTS (SELECT FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= {moment});
+) OR EXISTS (SELECT FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= {moment})
+OR EXISTS (
+    SELECT FROM {prefix}rollups
+    WHERE minute >= to_char(({moment} - :merged_within::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
+        AND minute < to_char(({moment} - :merged_after::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
+    GROUP BY minute, queue, type, outcome HAVING count(*) > 1
+) OR EXISTS (
+    SELECT FROM {prefix}rollups
+    WHERE minute < to_char(({moment} - :rollups_age::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
+);
 
 -- name: prune
 -- The oldest first, by the index on what is final; small batches, so that no transaction is long.
@@ -595,3 +616,28 @@ WITH over AS MATERIALIZED (
     WHERE expires_at IS NOT NULL AND expires_at <= :now::text::timestamptz LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {prefix}keys WHERE (owner, type, key) IN (SELECT owner, type, key FROM over);
+
+-- name: rollups
+SELECT minute, queue, type, outcome, worker, count, histogram FROM {prefix}rollups WHERE minute >= :since::text;
+
+-- name: crowded_rollups
+-- Every row of the minutes that have rows of several workers, of the oldest such minutes. Rows that another pruner holds are left to it.
+WITH crowded AS MATERIALIZED (
+    SELECT minute, queue, type, outcome FROM {prefix}rollups WHERE minute >= :since::text AND minute < :before::text
+    GROUP BY minute, queue, type, outcome HAVING count(*) > 1 ORDER BY minute LIMIT :limit::bigint
+)
+SELECT rollup.minute, rollup.queue, rollup.type, rollup.outcome, rollup.worker, rollup.count, rollup.histogram
+FROM {prefix}rollups AS rollup JOIN crowded USING (minute, queue, type, outcome)
+FOR UPDATE OF rollup SKIP LOCKED;
+
+-- name: delete_rollups
+DELETE FROM {prefix}rollups AS rollup USING json_array_elements(:rows::text::json) AS row (value)
+WHERE rollup.minute = value ->> 0 AND rollup.queue = value ->> 1 AND rollup.type = value ->> 2 AND rollup.outcome = value ->> 3
+    AND rollup.worker = value ->> 4;
+
+-- name: prune_rollups
+WITH old AS MATERIALIZED (
+    SELECT minute, queue, type, outcome, worker FROM {prefix}rollups WHERE minute < :before::text
+    ORDER BY minute LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (SELECT minute, queue, type, outcome, worker FROM old);

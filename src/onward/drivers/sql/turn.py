@@ -8,10 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from onward.drivers.sql.rollups import write_rollups
 from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.statements import Operation, Statement, as_json
 from onward.jobs import Job
+from onward.rollups import Tally
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
 
 
@@ -30,9 +32,12 @@ def turn(
     demand: Demand | None,
     now: datetime,
     claim: Callable[[Demand, datetime], Operation[Found]],
+    tally: Tally | None = None,
 ) -> Operation[Turn]:
     """One transaction of a worker. Keys that the settlements free and children that they bring can be claimed by the same turn."""
     ended = (yield from settle(settlements, now)) if settlements else Settled()
+    if tally is not None:
+        yield from write_rollups(tally.add(ended.settled, now))
     if demand is None:
         return Turn(settled=ended.settled, lost=ended.lost)
     found = yield from claim(demand, now)

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
-from onward.drivers.sql import people, sweep
+from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.enqueue import enqueue
 from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
 from onward.drivers.sql.statements import Operation, load_statements, run
@@ -39,6 +39,7 @@ from onward.drivers.sqlite.within import BRIDGES, Joined
 from onward.errors import DuplicateJob, InvalidSetting, OnwardError, ValueRefused
 from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.rollups import Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 T = TypeVar("T")
@@ -162,20 +163,23 @@ class SQLiteStore(Store):
             cursor.execute("RELEASE request")
         return answers
 
-    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None) -> Turn:
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         # Another process can take SQLite's lock only while nobody holds it. Handlers mostly run in between, so this seldom sleeps.
         pause = max(self._last_turn + PAUSE_BETWEEN_TURNS - time.monotonic(), self._courtesy.begin())
         if pause > 0:
             time.sleep(pause)
         try:
-            return self._file.write(
-                lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now(), claim)),
+            done = self._file.write(
+                lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now(), claim, tally)),
                 lambda: tuple(one.claim.id for one in settlements),
                 sees=demand is not None,
             )
         finally:
             self._last_turn = time.monotonic()
             self._courtesy.end()
+        if tally is not None:
+            tally.confirm()
+        return done
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         return self._write(lambda: sweep.extend(extensions, self.clock.now()))
@@ -262,7 +266,11 @@ class SQLiteStore(Store):
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
         return self._write_and_wake(lambda: sweep.recover(lease_owner, started, self.clock.now()))
 
+    def rollups(self, since: datetime) -> list[Rollup]:
+        return self._read(lambda: rollups.rollups(since))
+
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+        self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit))
         return self._write(lambda: people.prune(retention, limit, self.clock.now()))
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

@@ -135,6 +135,28 @@ SELECT
 FROM json_each(:rows) WHERE true
 ON CONFLICT DO NOTHING;
 
+-- name: write_rollups
+-- A worker's own counts, as they are now. Read by position.
+INSERT INTO {prefix}rollups (minute, queue, type, outcome, worker, count, histogram)
+SELECT
+    json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+    json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]')
+FROM json_each(:rows) WHERE true
+ON CONFLICT (minute, queue, type, outcome, worker) DO UPDATE SET count = excluded.count, histogram = excluded.histogram;
+
+-- name: correct_rollups
+-- What an earlier try may have stored and that does not hold. A row that is not there needs no correction, and none is made.
+UPDATE {prefix}rollups SET count = right.count, histogram = right.histogram
+FROM (
+    SELECT
+        json_extract(value, '$[0]') AS minute, json_extract(value, '$[1]') AS queue, json_extract(value, '$[2]') AS type,
+        json_extract(value, '$[3]') AS outcome, json_extract(value, '$[4]') AS worker, json_extract(value, '$[5]') AS count,
+        json_extract(value, '$[6]') AS histogram
+    FROM json_each(:rows)
+) AS right
+WHERE {prefix}rollups.minute = right.minute AND {prefix}rollups.queue = right.queue AND {prefix}rollups.type = right.type
+    AND {prefix}rollups.outcome = right.outcome AND {prefix}rollups.worker = right.worker;
+
 -- name: queues
 -- Every queue that has something waiting: a skip scan, one seek a queue, however many rows there are.
 WITH RECURSIVE lane (queue) AS (
@@ -412,6 +434,30 @@ RETURNING id;
 -- Windows that are over. A key for ever ends in the year 9999.
 DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
     SELECT owner, type, key FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= :now LIMIT :limit
+);
+
+-- name: rollups
+SELECT +minute, +queue, +type, +outcome, +worker, +count, +histogram FROM {prefix}rollups WHERE minute >= :since;
+
+-- name: crowded_rollups
+-- Every row of the minutes that have rows of several workers, of the oldest such minutes.
+SELECT +minute, +queue, +type, +outcome, +worker, +count, +histogram FROM {prefix}rollups
+WHERE (minute, queue, type, outcome) IN (
+    SELECT minute, queue, type, outcome FROM {prefix}rollups WHERE minute >= :since AND minute < :before
+    GROUP BY minute, queue, type, outcome HAVING count(*) > 1 ORDER BY minute LIMIT :limit
+);
+
+-- name: delete_rollups
+DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
+    SELECT
+        json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+        json_extract(value, '$[4]')
+    FROM json_each(:rows)
+);
+
+-- name: prune_rollups
+DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
+    SELECT minute, queue, type, outcome, worker FROM {prefix}rollups WHERE minute < :before ORDER BY minute LIMIT :limit
 );
 
 

@@ -31,7 +31,7 @@ import pytest
 
 _PARTS = (
     "arrows asked blocked cancel claim damage edges ending enqueue "
-    "inspect lease neighbours prune retried_key sweep transaction unique written"
+    "inspect lease neighbours prune retried_key rollups sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -49,6 +49,7 @@ from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
+from onward.testing.conformance.rollups import TestMergedRollups, TestRollups  # noqa: E402
 from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
 from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
 from onward.testing.conformance.unique import TestDuplicates, TestHolder, TestScopeActive, TestScopeInTime  # noqa: E402
@@ -81,6 +82,7 @@ __all__ = [
     "TestKeyOfARetry",
     "TestLease",
     "TestLostLease",
+    "TestMergedRollups",
     "TestMoments",
     "TestNeighbours",
     "TestOrder",
@@ -91,6 +93,7 @@ __all__ = [
     "TestRecover",
     "TestRequests",
     "TestRetry",
+    "TestRollups",
     "TestRunNow",
     "TestScopeActive",
     "TestScopeInTime",

@@ -22,6 +22,15 @@ class TestUnknownTypes:
             job = read(store, asked)
             assert (job.status, job.blocked_by, job.attempts, job.fence) == (Status.QUEUED, "type", 0, 0)
 
+    def test_known_jobs_that_found_no_slot_behind_unknown_ones_still_wait(self, store: Store) -> None:
+        """Only what is unknown is blocked, however far a claim had to look."""
+        for _ in range(3):
+            enqueue(store, "strange", priority=100)
+        known = [enqueue(store) for _ in range(5)]
+        assert [taken.id for taken in claim(store, 2)] == [asked.id for asked in known[:2]]
+        assert [read(store, asked).blocked_by for asked in known] == [None] * 5
+        assert [taken.id for taken in claim(store, 5)] == [asked.id for asked in known[2:]]
+
     def test_a_blocked_job_runs_when_a_sweep_names_its_type(self, store: Store, clock: FakeClock) -> None:
         """Its true due time is kept, so it comes before what was due after it."""
         strange = enqueue(store, "strange")

@@ -1,0 +1,166 @@
+"""Rollups: what ended is counted per minute in the commit that ends it, once, and by each worker for itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onward.clock import FakeClock
+from onward.driver import Store
+from onward.inspection import Retention
+from onward.outcome import Completed, DeadLettered, Outcome, Retried
+from onward.rollups import Rollup, Tally, bucket_of, minute_of, summed
+from onward.testing.conformance.steps import NO_DELAY, PAST_LEASE, claim, claim_one, enqueue
+from onward.turn import Claim, Settlement
+
+LONG_AGO = timedelta(days=3650)
+
+
+def end(store: Store, tally: Tally, *, outcome: Outcome | None = None, count: int = 1, **fields: Any) -> None:
+    """Enqueue so many jobs and end them in one turn."""
+    for _ in range(count):
+        enqueue(store, **fields)
+    store.turn([ended(one, outcome) for one in claim(store, count)], tally=tally)
+
+
+def ended(claimed: Claim, outcome: Outcome | None = None) -> Settlement:
+    """A handler that took half a second."""
+    return Settlement(claim=claimed, outcome=outcome or Completed(), seconds=0.5)
+
+
+def counted(store: Store, clock: FakeClock) -> dict[tuple[str, str], int]:
+    """How many ended by now, by worker and outcome."""
+    found: dict[tuple[str, str], int] = {}
+    for one in store.rollups(clock.now() - LONG_AGO):
+        if one.count:
+            found[one.worker, one.outcome] = found.get((one.worker, one.outcome), 0) + one.count
+    return found
+
+
+class TestRollups:
+    """A worker writes rows of its own, as absolute values."""
+
+    def test_what_ended_is_counted_by_minute_queue_type_and_outcome(self, store: Store, clock: FakeClock) -> None:
+        """Rates and percentiles never count rows of jobs."""
+        tally = Tally("one")
+        enqueue(store, type="mail", queue="slow")
+        clock.advance(2)
+        store.turn([ended(claim_one(store, types=("mail",)))], tally=tally)
+        (rollup,) = store.rollups(clock.now())
+        assert rollup == Rollup(
+            minute=minute_of(clock.now()),
+            queue="slow",
+            type="mail",
+            outcome="completed",
+            worker="one",
+            count=1,
+            waited={bucket_of(2): 1},
+            ran={bucket_of(0.5): 1},
+        )
+
+    def test_a_turn_adds_to_what_the_worker_counted_before(self, store: Store, clock: FakeClock) -> None:
+        """In the same minute; the next one has a row of its own."""
+        tally = Tally("one")
+        end(store, tally, count=3)
+        end(store, tally, count=2)
+        assert counted(store, clock) == {("one", "completed"): 5}
+        began = clock.now()
+        clock.advance(60)
+        end(store, tally)
+        assert [one.count for one in store.rollups(clock.now())] == [1]
+        assert sum(one.count for one in store.rollups(began)) == 6
+
+    @pytest.mark.parametrize(
+        ("outcome", "name"), [(DeadLettered("no"), "dead_lettered"), (Retried(NO_DELAY, "no"), "retried"), (Completed(), "completed")]
+    )
+    def test_each_outcome_has_a_row(self, store: Store, clock: FakeClock, outcome: Outcome, name: str) -> None:
+        """Under the name that history has for it."""
+        end(store, Tally("one"), outcome=outcome)
+        assert counted(store, clock) == {("one", name): 1}
+
+    def test_two_workers_never_write_the_same_row(self, store: Store, clock: FakeClock) -> None:
+        """So none waits for the other, and none overwrites what the other counted."""
+        one, other = Tally("one"), Tally("other")
+        end(store, one, count=2)
+        end(store, other)
+        end(store, one)
+        assert counted(store, clock) == {("one", "completed"): 3, ("other", "completed"): 1}
+
+    def test_a_lost_claim_is_not_counted(self, store: Store, clock: FakeClock) -> None:
+        """Only what was really stored counts: the newer claim's end will."""
+        tally = Tally("one")
+        enqueue(store)
+        stale = claim_one(store)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        enqueue(store)
+        fresh = [one for one in claim(store, 2) if one.id != stale.id]
+        store.turn([ended(stale), *map(ended, fresh)], tally=tally)
+        assert counted(store, clock) == {("one", "completed"): 1}
+
+    def test_a_turn_repeated_after_an_unknown_commit_counts_once(self, store: Store, clock: FakeClock) -> None:
+        """The answer was lost, though the turn was stored; a minute later the worker asks again."""
+        tally, forgotten = Tally("one"), Tally("one")
+        enqueue(store)
+        settlements = [ended(claim_one(store))]
+        store.turn(settlements, tally=forgotten)
+        tally.add(settlements, clock.now())  # the try whose answer was lost
+        clock.advance(60)
+        store.turn(settlements, tally=tally)
+        assert counted(store, clock) == {("one", "completed"): 1}
+
+    def test_a_try_that_stored_nothing_counts_nothing(self, store: Store, clock: FakeClock) -> None:
+        """It may have been rolled back: nothing is left of it, and no row is made to say so."""
+        tally = Tally("one")
+        enqueue(store)
+        settlements = [ended(claim_one(store))]
+        tally.add(settlements, clock.now())
+        clock.advance(60)
+        store.turn(settlements, tally=tally)
+        assert [(one.minute, one.count) for one in store.rollups(clock.now() - LONG_AGO)] == [(minute_of(clock.now()), 1)]
+
+    def test_nothing_is_counted_without_a_tally(self, store: Store, clock: FakeClock) -> None:
+        """As where no worker runs the job."""
+        enqueue(store)
+        store.turn([ended(claim_one(store))])
+        assert store.rollups(clock.now() - LONG_AGO) == []
+
+
+class TestMergedRollups:
+    """The pruner makes one row of all workers' once nobody writes a minute any more."""
+
+    def test_the_rows_of_old_minutes_are_merged_and_their_sums_stay(self, store: Store, clock: FakeClock) -> None:
+        """A worker that starts anew every minute must not leave a row for each start."""
+        began = clock.now()
+        for name in ("one", "other", "third"):
+            end(store, Tally(name), count=2)
+        end(store, Tally("one"), type="mail")
+        before = summed(store.rollups(began))
+        clock.advance(timedelta(minutes=7))
+        for _ in range(2):
+            store.prune(Retention())
+            assert summed(store.rollups(began)) == before
+            assert sorted(one.count for one in store.rollups(began)) == [1, 6]
+
+    def test_the_last_minutes_are_left_alone(self, store: Store, clock: FakeClock) -> None:
+        """Their workers may still write."""
+        began = clock.now()
+        for name in ("one", "other"):
+            end(store, Tally(name))
+        clock.advance(timedelta(minutes=3))
+        store.prune(Retention())
+        assert sorted(one.worker for one in store.rollups(began)) == ["one", "other"]
+
+    def test_they_outlive_their_jobs_and_end_with_their_own_retention(self, store: Store, clock: FakeClock) -> None:
+        """Charts go further back than rows."""
+        end(store, Tally("one"))
+        clock.advance(timedelta(minutes=50))
+        end(store, Tally("one"), outcome=DeadLettered("no"))
+        clock.advance(timedelta(minutes=20))
+        kept_long = Retention(completed=NO_DELAY, rollups=None)
+        assert store.prune(kept_long) == 1
+        assert counted(store, clock) != {}
+        store.prune(Retention(rollups="1h"))
+        assert [one.outcome for one in store.rollups(clock.now() - LONG_AGO)] == ["dead_lettered"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +37,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 Subscriber: TypeAlias = Callable[[Event], None]
+"""One that has a method ``together`` is given what happened in one turn by that, as a sequence."""
 
 
 class Events:
@@ -54,11 +55,26 @@ class Events:
         return bool(self._subscribers)
 
     def emit(self, event: Event) -> None:
+        self.emit_all([event])
+
+    def emit_all(self, events: Sequence[Event]) -> None:
+        """Hand over what happened at about the same time, in order."""
+        if not events:
+            return
         for subscriber in self._subscribers:
-            try:
-                subscriber(event)
-            except Exception:
-                logger.exception("a subscriber failed on %s of job %s", event.event, event.job_id)
+            together = getattr(subscriber, "together", None)
+            if together is not None:
+                _hand_over(together, events, events[0])
+                continue
+            for event in events:
+                _hand_over(subscriber, event, event)
+
+
+def _hand_over(function: Callable[[Any], object], what: Any, event: Event) -> None:
+    try:
+        function(what)
+    except Exception:
+        logger.exception("a subscriber failed on %s of job %s", event.event, event.job_id)
 
 
 def correlation_id(metadata: str, job_id: str) -> str:

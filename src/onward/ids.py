@@ -7,6 +7,7 @@ Specification: https://github.com/ulid/spec
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
 _PAIRS = tuple(a + b for a in ALPHABET for b in ALPHABET)
 _RANDOM_BITS = 80
+_has_form = re.compile(f"[0-7][{ALPHABET}]{{{LENGTH - 1}}}").fullmatch
 
 
 class IdGenerator:
@@ -54,7 +56,7 @@ def encode(value: int) -> str:
 
 def is_id(text: str) -> bool:
     """Say whether ``text`` has the form of an id."""
-    return len(text) == LENGTH and text[0] in "01234567" and all(character in ALPHABET for character in text)
+    return _has_form(text) is not None
 
 
 new_id = IdGenerator()

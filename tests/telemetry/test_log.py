@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.events import Event, Events
@@ -71,6 +72,49 @@ def test_stored_text_cannot_reach_the_terminal_as_a_command() -> None:
     written = stream.getvalue()
     assert written.rstrip("\n").isprintable()
     assert json.loads(written)["error"] == "a\\x1b[2J\\x9b31m\\u202eb\nc"
+
+
+def test_what_happened_in_one_turn_is_written_in_pieces_that_a_pipe_takes_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One write a line would cost a worker as much as the job; a piece beyond the limit could mix with another process's."""
+    path = tmp_path / "log"
+    real_write, sizes = os.write, []
+
+    def write(descriptor: int, data: bytes) -> int:
+        sizes.append(len(data))
+        return real_write(descriptor, data)
+
+    with path.open("w") as stream:
+        log = LifecycleLog(stream)
+        monkeypatch.setattr("onward.telemetry.log.os.write", write)
+        Events([log]).emit_all([replace(EVENT, job_id=str(number)) for number in range(100)])
+    assert [json.loads(line)["job_id"] for line in path.read_text().splitlines()] == [str(number) for number in range(100)]
+    assert max(sizes) <= LONGEST_LINE
+    assert len(sizes) <= 2 * sum(sizes) / LONGEST_LINE + 1
+
+
+@pytest.mark.parametrize(("room", "kept"), [(0, 0), (1, 0), (450, 1), (700, 2)])
+def test_of_a_piece_that_is_cut_off_the_lines_that_are_whole_are_not_lost(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, room: int, kept: int
+) -> None:
+    """Those behind the cut are, however many it takes."""
+    path = tmp_path / "log"
+    real_write, rooms = os.write, [room]
+
+    def write(descriptor: int, data: bytes) -> int:
+        if rooms and (left := rooms.pop()):
+            return real_write(descriptor, data[:left])
+        raise OSError(28, "No space left on device")
+
+    with path.open("w") as stream:
+        log = LifecycleLog(stream)
+        monkeypatch.setattr("onward.telemetry.log.os.write", write)
+        for _ in range(2):
+            log.together([EVENT] * 4)
+        monkeypatch.setattr("onward.telemetry.log.os.write", real_write)
+        log.together([EVENT] * 4)
+    assert log.lines_lost == 8 - kept
+    whole = [line for line in path.read_text().splitlines() if line.endswith("}")]
+    assert len([json.loads(line) for line in whole]) == kept + 4
 
 
 def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:

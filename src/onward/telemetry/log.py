@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO
 
 import msgspec
@@ -26,6 +26,7 @@ LONGEST_ERROR = 600
 """Characters: at four bytes each it leaves room for the other fields."""
 
 logger = logging.getLogger("onward.log")
+_encode = msgspec.json.Encoder().encode
 
 
 class LifecycleLog:
@@ -40,32 +41,56 @@ class LifecycleLog:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._is_torn = False
+        self._has_warned = False
         self.lines_lost = 0
 
     def __call__(self, event: Event) -> None:
-        self.write(describe(event, at=self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")))
+        self.together([event])
+
+    def together(self, events: Sequence[Event]) -> None:
+        """Write what happened in one turn: as many lines at once as a pipe takes in one piece."""
+        at = self._clock.now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+        self._write_lines([_encode(describe(event, at=at)) + b"\n" for event in events])
 
     def write(self, fields: dict[str, Any]) -> None:
         """Write any other line in the same stream, such as the worker's start."""
-        line = msgspec.json.encode(fields) + b"\n"
-        with self._lock:
-            failure = self._try(line)
-        if failure is not None and self.lines_lost == 1:
-            logger.warning("the lifecycle log cannot be written (%s): lines are lost, the worker goes on", failure)
+        self._write_lines([_encode(fields) + b"\n"])
 
-    def _try(self, line: bytes) -> Exception | None:
+    def _write_lines(self, lines: Sequence[bytes]) -> None:
+        with self._lock:
+            failures = [failure for piece in _pieces(lines) if (failure := self._try(piece)) is not None]
+        if failures and not self._has_warned:
+            self._has_warned = True
+            logger.warning("the lifecycle log cannot be written (%s): lines are lost, the worker goes on", failures[0])
+
+    def _try(self, lines: bytes) -> Exception | None:
         # What a full disk cut off in mid-line is ended first, so that the next line can be read.
-        left = b"\n" + line if self._is_torn else line
-        whole = len(left)
+        left = b"\n" + lines if self._is_torn else lines
+        whole = left
         try:
             while left:
                 left = left[self._write(left) :]
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
-            self._is_torn = self._is_torn or 0 < len(left) < whole
-            self.lines_lost += 1
+            self.lines_lost += left.count(b"\n") - (left == whole and self._is_torn)
+            if written := whole[: len(whole) - len(left)]:
+                self._is_torn = not written.endswith(b"\n")
             return error
         self._is_torn = False
         return None
+
+
+def _pieces(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Put as many lines together as ``LONGEST_LINE`` holds."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        if piece and size + len(line) > LONGEST_LINE:
+            yield b"".join(piece)
+            piece, size = [], 0
+        piece.append(line)
+        size += len(line)
+    if piece:
+        yield b"".join(piece)
 
 
 def describe(event: Event, *, at: str) -> dict[str, Any]:

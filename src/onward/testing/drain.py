@@ -91,7 +91,7 @@ def _rounds(
                 raise AssertionError(
                     f"still not empty after {at_most:,} runs: does a job enqueue itself? Last was {turn.claims[0].job.type}"
                 )
-            reports.claimed(turn.claims[0])
+            reports.claimed(turn.claims[:1])
             ended = ((yield turn.claims[0]),)
         elif turn.leaves_blocked and turn.expired:
             continue
@@ -105,8 +105,7 @@ def _rounds(
 
 
 def _record(drained: Drained, reports: Reports, turn: Turn) -> None:
-    for settlement in turn.settled:
-        reports.settled(settlement, None)
+    reports.settled((settlement, None) for settlement in turn.settled)
     for settlement in turn.lost:
         reports.lease_lost(settlement.claim, None)
     reports.expired(turn.expired)

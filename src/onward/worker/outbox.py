@@ -123,18 +123,18 @@ class Outbox:
                     logger.error("the outcome of job %s could not be stored: %s", settlement.claim.id, error)
             else:
                 logger.critical("no outcome of job %s can be stored: its lease will run out", settlement.claim.id)
-                self._take((settlement.claim.id, settlement.claim.fence))
+                run = self._take((settlement.claim.id, settlement.claim.fence))
+                self._slots.forget([] if run is None else [run])
 
     def _sign_off(self, turn: Turn) -> None:
-        for settlement in turn.settled:
-            run = self._take((settlement.claim.id, settlement.claim.fence))
-            self.settled += 1
-            self._reports.settled(settlement, None if run is None else run.seconds)
-        for settlement in turn.lost:
-            run = self._take((settlement.claim.id, settlement.claim.fence))
+        settled = [(one, self._take((one.claim.id, one.claim.fence))) for one in turn.settled]
+        lost = [(one, self._take((one.claim.id, one.claim.fence))) for one in turn.lost]
+        self._slots.forget([run for _, run in (*settled, *lost) if run is not None])
+        self.settled += len(settled)
+        self._reports.settled((settlement, None if run is None else run.seconds) for settlement, run in settled)
+        for settlement, run in lost:
             logger.warning("job %s was taken from this worker, or its row is gone: its outcome is not stored", settlement.claim.id)
             self._reports.lease_lost(settlement.claim, None if run is None else run.seconds)
-
         for settlement in turn.held_up:
             self._hold_up((settlement.claim.id, settlement.claim.fence))
 
@@ -148,10 +148,7 @@ class Outbox:
     def _take(self, key: Key) -> Run | None:
         self._settlements.pop(key, None)
         self._held_up.pop(key, None)
-        run = self._runs.pop(key, None)
-        if run is not None:
-            self._slots.forget(run)
-        return run
+        return self._runs.pop(key, None)
 
 
 def _ever_plainer(settlement: Settlement) -> Iterable[Settlement]:

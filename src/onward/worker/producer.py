@@ -166,7 +166,7 @@ class Producer:
                 self._outbox.add_unstarted(Settlement(claim=claim, outcome=Released()))
                 continue
             runs.append(run)
-            self._reports.claimed(claim)
+        self._reports.claimed(run.claim for run in runs)
         if self._jobs_left is not None:
             self._jobs_left -= len(runs)
         if self._is_stopping:

@@ -38,40 +38,38 @@ class Reports:
     def has_readers(self) -> bool:
         return self._events.has_subscribers
 
-    def claimed(self, claim: Claim) -> None:
+    def claimed(self, claims: Iterable[Claim]) -> None:
         if self.has_readers:
-            self._emit("claimed", claim.job)
+            self._events.emit_all([self._event("claimed", claim.job) for claim in claims])
 
-    def settled(self, settlement: Settlement, seconds: float | None) -> None:
-        """A run's end is stored, and with a completion its children are."""
-        outcome = settlement.outcome
-        if isinstance(outcome, Retried | DeadLettered):
-            _log_failure(settlement.claim.job, outcome)
-        if not self.has_readers:
-            return
-        error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
-        self._emit(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds)
-        for child in settlement.children:
-            if self._was_accepted(child):
-                self._emit("queued", child)
+    def settled(self, ended: Iterable[tuple[Settlement, float | None]]) -> None:
+        """How these runs ended is stored, and with a completion its children are. Each with the seconds that it ran."""
+        events: list[Event] = []
+        for settlement, seconds in ended:
+            outcome = settlement.outcome
+            if isinstance(outcome, Retried | DeadLettered):
+                _log_failure(settlement.claim.job, outcome)
+            if self.has_readers:
+                error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
+                events.append(self._event(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds))
+                events += [self._event("queued", child) for child in settlement.children if self._was_accepted(child)]
+        self._events.emit_all(events)
 
     def lease_lost(self, claim: Claim, seconds: float | None) -> None:
         if self.has_readers:
-            self._emit("lease_lost", claim.job, seconds=seconds)
+            self._events.emit(self._event("lease_lost", claim.job, seconds=seconds))
 
     def swept(self, swept: Swept) -> None:
         if not self.has_readers:
             return
-        for job in swept.requeued:
-            self._emit("reclaimed", job, error=job.error)
-        for job in swept.dead_lettered:
-            self._emit("dead_lettered", job, error=job.error)
+        events = [self._event("reclaimed", job, error=job.error) for job in swept.requeued]
+        events += [self._event("dead_lettered", job, error=job.error) for job in swept.dead_lettered]
+        self._events.emit_all(events)
         self.expired(swept.expired)
 
     def expired(self, jobs: Iterable[Job]) -> None:
         if self.has_readers:
-            for job in jobs:
-                self._emit("cancelled", job, error=EXPIRED)
+            self._events.emit_all([self._event("cancelled", job, error=EXPIRED) for job in jobs])
 
     def _was_accepted(self, child: NewJob) -> bool:
         if child.key is None or self._store is None:
@@ -81,20 +79,18 @@ class Reports:
         except OnwardError:
             return True
 
-    def _emit(self, name: EventName, job: Job | NewJob, *, error: str | None = None, seconds: float | None = None) -> None:
-        self._events.emit(
-            Event(
-                event=name,
-                job_id=job.id,
-                job_type=job.type,
-                queue=job.queue,
-                worker_id=self._worker_id,
-                attempts=job.attempts if isinstance(job, Job) else 0,
-                priority=job.priority,
-                duration_ms=None if seconds is None else round(seconds * 1000, 3),
-                error=error,
-                correlation_id=correlation_id(job.metadata, job.id),
-            )
+    def _event(self, name: EventName, job: Job | NewJob, *, error: str | None = None, seconds: float | None = None) -> Event:
+        return Event(
+            event=name,
+            job_id=job.id,
+            job_type=job.type,
+            queue=job.queue,
+            worker_id=self._worker_id,
+            attempts=job.attempts if isinstance(job, Job) else 0,
+            priority=job.priority,
+            duration_ms=None if seconds is None else round(seconds * 1000, 3),
+            error=error,
+            correlation_id=correlation_id(job.metadata, job.id),
         )
 
 

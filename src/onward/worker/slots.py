@@ -169,7 +169,7 @@ class Slots:
         self._dispatch(picked)
         if was_ours:
             run.lose_lease()
-            self.forget(run)
+            self.forget([run])
         return was_ours
 
     def cancel(self, run: Run, at: datetime) -> None:
@@ -179,12 +179,13 @@ class Slots:
             if run.definition.is_async and run.process is None:
                 self._loop.call(run.cancel_task)
 
-    def forget(self, run: Run) -> None:
-        """Its outcome is stored, or not ours to store."""
+    def forget(self, runs: Iterable[Run]) -> None:
+        """Their outcomes are stored, or not ours to store."""
         with self._lock:
-            self._unsettled.discard(run)
-            if run not in self._inside:
-                self._unmark(run)
+            for run in runs:
+                self._unsettled.discard(run)
+                if run not in self._inside:
+                    self._unmark(run)
             picked = self._pick() if self._waiting and not self._unsettled else []
         self._dispatch(picked)
 

@@ -19,7 +19,12 @@ _MEMORY = ("tests/drivers/test_memory.py", "tests/drivers/test_sqlite_url.py")
 _OPERATIONS = (
     "tests/drivers/test_placeholders.py",
     "tests/unit/test_migrations_rule.py",
-    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("unwrapped", "together", "elsewhere")),
+    "tests/drivers/test_migrations.py",
+    "tests/drivers/test_bounds.py",
+    "tests/drivers/test_postgres.py",
+    "tests/drivers/test_sqlite_transaction_place.py",
+    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("unwrapped", "together", "elsewhere", "handlers", "others_transactions")),
+    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("another_place", "another_store", "ended_inside")),
 )
 _POSTGRES = (
     *(

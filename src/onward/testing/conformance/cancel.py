@@ -59,6 +59,15 @@ class TestCancel:
         extended = store.extend([Extension(taken)])
         assert (extended.cancel_requested, extended.lost) == (frozenset({taken.id}), frozenset())
 
+    def test_a_running_job_that_is_asked_to_stop_keeps_its_key(self, store: Store) -> None:
+        """It still runs, so nobody else may begin the same work."""
+        asked = enqueue(store, key="k")
+        running = claim_one(store)
+        store.cancel(asked.id)
+        assert store.enqueue([make_new_job(key="k")])[0].id == asked.id
+        settle(store, running, Retried(NO_DELAY, "no"))
+        assert store.enqueue([make_new_job(key="k")])[0].is_new
+
     def test_a_running_job_that_completes_all_the_same_is_completed(self, store: Store) -> None:
         """The work is done; calling it cancelled would be a lie."""
         enqueue(store)

@@ -10,7 +10,7 @@ from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import JobNotFound
 from onward.inspection import JobFilter, Retention
-from onward.outcome import Completed
+from onward.outcome import Cancelled, Completed, DeadLettered
 from onward.status import FINAL, Status
 from onward.testing.conformance.steps import NO_DELAY, bring_to, claim, claim_one, enqueue, read, settle
 from onward.testing.factories import make_new_job
@@ -61,6 +61,16 @@ class TestPrune:
         clock.advance(1)
         assert [store.prune(NOTHING_KEPT, limit=3) for _ in range(4)] == [3, 3, 1, 0]
         assert store.count(JobFilter()) == 0
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
+    def test_the_limit_is_for_all_statuses_together(self, store: Store, clock: FakeClock, limit: int) -> None:
+        """Else a batch would be three times as long as its transaction may be."""
+        for outcome in (Completed(), Completed(), Cancelled("no"), DeadLettered("no")):
+            enqueue(store)
+            settle(store, claim_one(store), outcome)
+        clock.advance(60)
+        assert store.prune(NOTHING_KEPT, limit=limit) == min(limit, 4)
+        assert store.count(JobFilter()) == 4 - min(limit, 4)
 
     def test_pruning_frees_no_key_of_a_live_job(self, store: Store, clock: FakeClock) -> None:
         """An old job of the same key goes; the one that has the key now keeps it."""

@@ -14,6 +14,7 @@ from onward.jobs import Attempt, Job, NewJob, Scope, why_unusable
 
 COLUMNS: tuple[str, ...] = tuple(Job.__struct_fields__)
 INSTANTS = ("lease_until", "expires_at", "cancel_requested_at", "created_at", "updated_at", "started_at", "finished_at")
+_INSTANT_PLACES = tuple(COLUMNS.index(name) for name in INSTANTS)
 ATTEMPT_COLUMNS: tuple[str, ...] = tuple(Attempt.__struct_fields__)
 FOREVER = "9999-12-31T23:59:59.999999Z"
 """``expires_at`` of a key that is never given back. A key of scope ``active`` has none."""
@@ -49,7 +50,9 @@ def read_job(row: Row) -> Job:
         raise UnreadableRow(row[0], str(error)) from None
     if job.scheduled_at.tzinfo is None:
         raise UnreadableRow(row[0], "scheduled_at has no time zone")
-    # Of the others none decides when the job runs: they count as UTC, so that a row written by hand can be shown.
+    if all(row[place] is None or row[place][-1] == "Z" for place in _INSTANT_PLACES):
+        return job
+    # Of these none decides when the job runs: they count as UTC, so that a row written by hand can be shown.
     naive = {name: moment.replace(tzinfo=UTC) for name in INSTANTS if (moment := getattr(job, name)) is not None and moment.tzinfo is None}
     if naive:
         return replace(job, **naive)

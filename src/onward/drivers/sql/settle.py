@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -31,24 +31,27 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
     """Store how these claims ended. A refused one changes nothing and does not undo its neighbours. Raises ``ValueRefused``."""
     check_settlements(settlements)
     now_text = write_instant(now)
-    firsts = list({_name(one): one for one in reversed(settlements)}.values())[::-1]
-    plain = [one for one in firsts if _is_plain(one)]
+    named: dict[Name, Settlement] = {}
+    for one in settlements:
+        named.setdefault(_name(one), one)
+    plain = {name: one for name, one in named.items() if _is_plain(one)}
     ended: set[Name] = set()
     if plain:
-        rows = [(*_name(one), one.outcome.result) for one in plain]  # type: ignore[union-attr]
+        rows = [(*name, one.outcome.result) for name, one in plain.items()]  # type: ignore[union-attr]
         ended.update((yield Statement("complete", {"rows": as_json(rows), "now": now_text})))
     endings: dict[Name, Ending] = {}
     asked: Collection[str] = ()
-    if len(plain) < len(firsts):
-        others = [one for one in firsts if not _is_plain(one)]
-        asked = yield from _asked_to_cancel(others)
-        endings = {_name(one): end_settled(one.claim.job, one.outcome, is_cancel_requested=one.claim.id in asked) for one in others}
-        changes = [_change(one, endings[_name(one)], now) for one in others]
+    if len(plain) < len(named):
+        others = {name: one for name, one in named.items() if name not in plain}
+        asked = yield from _asked_to_cancel(others.values())
+        endings = {name: end_settled(one.claim.job, one.outcome, is_cancel_requested=one.claim.id in asked) for name, one in others.items()}
+        changes = [_change(one, endings[name], now) for name, one in others.items()]
         ended.update((yield Statement("settle", {"rows": as_json(changes), "now": now_text})))
-    yield from _after([one for one in firsts if _name(one) in ended], endings, now)
-    if len(ended) == len(settlements):
-        return Settled(tuple(_as_stored(one, one.claim.id in asked) for one in settlements))
-    return (yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in firsts if _name(one) in ended}))
+    done = {name: one for name, one in named.items() if name in ended}
+    yield from _after(done, endings, now)
+    if len(done) == len(settlements):
+        return Settled(tuple(_as_stored(one, one.claim.id in asked) for one in settlements) if endings else tuple(settlements))
+    return (yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in done.values()}))
 
 
 def _name(settlement: Settlement) -> Name:
@@ -63,7 +66,7 @@ def _is_plain(settlement: Settlement) -> bool:
     return outcome.result is None or has_form(outcome.result)
 
 
-def _asked_to_cancel(settlements: Sequence[Settlement]) -> Operation[frozenset[str]]:
+def _asked_to_cancel(settlements: Iterable[Settlement]) -> Operation[frozenset[str]]:
     """Which of these jobs are to be cancelled if they did not complete. It stays true: this transaction may write and no other."""
     yielding = [one.claim.id for one in settlements if yields_to_cancel(one.outcome)]
     if not yielding:
@@ -116,20 +119,22 @@ def write_attempt(job: Job, ending: Ending, now: datetime, processed: int = 0, f
     }
 
 
-def _after(done: Sequence[Settlement], endings: Mapping[Name, Ending], now: datetime) -> Operation[None]:
+def _after(done: Mapping[Name, Settlement], endings: Mapping[Name, Ending], now: datetime) -> Operation[None]:
     """What follows from endings that were really stored: keys, history, children."""
     freed = [
         one.claim.id
-        for one in done
-        if one.claim.job.idempotency_key is not None and ((ending := endings.get(_name(one))) is None or ending.status.is_final)
+        for name, one in done.items()
+        if one.claim.job.idempotency_key is not None and ((ending := endings.get(name)) is None or ending.status.is_final)
     ]
     if freed:
         yield Statement("free_keys", {"ids": as_json(freed)})
-    kept = [one for one in done if one.keeps_history or not isinstance(one.outcome, Completed)]
+    kept = {name: one for name, one in done.items() if one.keeps_history or not isinstance(one.outcome, Completed)}
     if kept:
-        rows = [write_attempt(one.claim.job, endings.get(_name(one)) or _completed(one), now, one.processed, one.failed) for one in kept]
+        rows = [
+            write_attempt(one.claim.job, endings.get(name) or _completed(one), now, one.processed, one.failed) for name, one in kept.items()
+        ]
         yield Statement("write_history", {"rows": as_json(rows)})
-    children = [child for one in done if isinstance(one.outcome, Completed) for child in one.children]
+    children = [child for one in done.values() if one.children and isinstance(one.outcome, Completed) for child in one.children]
     if children:
         # An id that belongs to another job is left out, so that the other children and the completion stand.
         yield from enqueue_what_may([_welcome(child) for child in children], now)

@@ -56,7 +56,15 @@ def _enqueues(store: str, seconds: float, scale: float) -> Iterator[Line]:
     for callers, least in ((64, 3.0), (256, 4.5)):
         side = Side("onward", partial(measures.awaiting, callers=callers, seconds=seconds))
         yield Line(name=f"enqueue, {callers} awaiting", store=store, onward=side, against=alone, least=least if store == "sqlite" else None)
-    yield Line(name="enqueue in bulk", store=store, **_both(partial(measures.bulk, count=int(10_000 * scale))))
+    count = int(10_000 * scale)
+    yield Line(
+        name="enqueue in bulk, with keys",
+        store=store,
+        onward=Side("onward", partial(measures.bulk, count=count, keyed=True)),
+        against=Side("onward", partial(measures.same_tables, count=count)),
+        least=0.4 if store == "sqlite" else 0.5,
+    )
+    yield Line(name="enqueue in bulk", store=store, **_both(partial(measures.bulk, count=count)))
 
 
 def _drains(store: str, scale: float) -> Iterator[Line]:

@@ -39,6 +39,11 @@ def bulk(place: Place, *, count: int = 10_000, keyed: bool = False) -> Figures:
     return run_role(place, "bulk", count=count, keyed=keyed)
 
 
+def same_tables(place: Place, *, count: int = 10_000) -> Figures:
+    """The same rows into the same tables, past us."""
+    return run_role(place, "tables", count=count)
+
+
 def fill(place: Place, count: int, job: str = "async-0") -> None:
     """Store so many jobs, as quickly as it goes."""
     run_role(place, "fill", count=count, job=job)

@@ -29,7 +29,7 @@ def main() -> int:
     """Do what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.role")
     parser.add_argument("subject", choices=("raw", "onward"))
-    parser.add_argument("role", choices=("one", "threads", "awaiting", "bulk", "fill", "ping", "worker"))
+    parser.add_argument("role", choices=("one", "threads", "awaiting", "bulk", "tables", "fill", "ping", "worker"))
     parser.add_argument("--job", default="async-0", choices=JOBS)
     parser.add_argument("--count", type=int, default=0, help="jobs, for bulk, fill and ping")
     parser.add_argument("--callers", type=int, default=1)
@@ -72,14 +72,9 @@ class Sender:
 
     def measure(self, given: argparse.Namespace) -> dict[str, float]:
         """Do what a role says, and give its figures."""
-        return {
-            "one": self.one,
-            "threads": self.threads,
-            "awaiting": self.awaiting,
-            "bulk": self.bulk,
-            "fill": self.bulk,
-            "ping": self.ping,
-        }[given.role](given)
+        role = "bulk" if given.role == "fill" else given.role
+        figures: dict[str, float] = getattr(self, role)(given)
+        return figures
 
     def enqueue(self, work: Work) -> object:
         raise NotImplementedError
@@ -206,6 +201,17 @@ class OnwardSender(Sender):
 
     def enqueue_all(self, works: Sequence[Work]) -> object:
         return self._app.enqueue_many([self._job.new_job(work, **self._options(work)) for work in works])
+
+    def tables(self, given: argparse.Namespace) -> dict[str, float]:
+        """What the database takes when the same rows are written past us."""
+        from benchmarks.raw import tables
+
+        url = os.environ[URL]
+        write = tables.into_sqlite if url.startswith("sqlite:") else tables.into_postgres
+        self._app.enqueue(self._job, Work(0))
+        began = time.perf_counter()
+        write(url, [encoded(Work(number)) for number in range(given.count)])
+        return {"rate": given.count / (time.perf_counter() - began)}
 
     def awaiting(self, given: argparse.Namespace) -> dict[str, float]:
         """Many callers on one event loop."""

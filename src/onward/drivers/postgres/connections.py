@@ -13,6 +13,7 @@ import psycopg
 from psycopg import conninfo, pq
 
 from onward.drivers.fork import Forked
+from onward.drivers.postgres.bulk import copied
 from onward.drivers.postgres.deadlines import Deadlines
 from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.vendor_errors import is_connection_lost
@@ -69,9 +70,13 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
             before = self.patience
             self.patience = before and before + len(wanted.parameters) / ROWS_A_SECOND
             try:
+                if (rows := copied(self, text, wanted)) is not None:
+                    return rows
                 cursor.execute(text[wanted.name], {"rows": as_json(wanted.parameters)})
             finally:
                 self.patience = before
+        elif wanted.name == "take_keys" and (rows := copied(self, text, wanted)) is not None:
+            return rows
         else:
             cursor.execute(text[wanted.name], wanted.parameters)
         return cursor.fetchall() if cursor.description is not None else []

@@ -40,6 +40,8 @@ class StatementText:
     """
 
     def __init__(self, schema: str, *, notify: bool) -> None:
+        self.schema = schema
+        self.notifies = notify
         package = files("onward.drivers.postgres")
         text = "\n".join(package.joinpath(name).read_text(encoding="utf-8") for name in FILES)
         words = {

@@ -85,6 +85,23 @@ WITH taken AS (
 )
 SELECT job_id FROM taken UNION ALL SELECT job_id FROM over;
 
+-- name: held_keys
+-- Which of these keys are held, and by whom.
+SELECT (asked.value ->> 0)::bigint AS position, held.job_id, held.payload_hash
+FROM json_array_elements(:rows::text::json) AS asked (value) JOIN {prefix}keys AS held
+    ON held.owner = asked.value ->> 1 AND held.type = asked.value ->> 2 AND held.key = asked.value ->> 3
+WHERE held.expires_at IS NULL OR held.expires_at > :now::text::timestamptz;
+
+-- name: take_keys
+-- As `take_key`, for many that nobody seems to hold, in the order given. An id that does not come back has not got its key: it is held
+-- after all, or its window is over and it is taken over by itself, since a statement would lock such rows in an order of its own.
+INSERT INTO {prefix}keys (owner, type, key, job_id, payload_hash, expires_at)
+SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, (value ->> 5)::timestamptz
+FROM json_array_elements(:rows::text::json) WITH ORDINALITY AS asked (value, place)
+ORDER BY place
+ON CONFLICT (owner, type, key) DO NOTHING
+RETURNING job_id;
+
 -- name: key_holder
 SELECT job_id, payload_hash FROM {prefix}keys WHERE owner = :owner::text AND type = :type::text AND key = :key::text;
 

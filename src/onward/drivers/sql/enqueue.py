@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
@@ -81,8 +81,11 @@ def _take_keys(
             firsts[job.id] = position
     # Sorted, so that two callers who take several keys at once can never wait for each other.
     keyed = [position for position in firsts.values() if jobs[position].key is not None]
-    first = min((position for position, answer in answers.items() if isinstance(answer, DuplicateJob)), default=len(jobs))
-    for position in sorted(keyed, key=lambda one: (uses_of_key(jobs[one]), one)):
+    keyed.sort(key=lambda one: (uses_of_key(jobs[one]), one))
+    if len(keyed) > 1:
+        keyed = yield from _take_together(jobs, keyed, now, answers, is_whole=is_whole)
+    first = _first_refused(answers, len(jobs))
+    for position in keyed:
         if is_whole and position > first:
             continue
         try:
@@ -93,6 +96,35 @@ def _take_keys(
             answers[position] = answer
     new.update((id_, jobs[position]) for id_, position in firsts.items() if position not in answers)
     return again
+
+
+def _take_together(
+    jobs: Sequence[NewJob], positions: list[int], now: datetime, answers: dict[int, Accepted | DuplicateJob], *, is_whole: bool
+) -> Operation[list[int]]:
+    """Answer those whose keys are held, then take the other keys, all in two statements. Gives those that have to be asked for singly:
+    another request was quicker, or asks for the same key.
+    """
+    uses = {position: uses_of_key(jobs[position]) for position in positions}
+    asked = [[position, *uses[position]] for position in positions]
+    for position, holder, payload_hash in (yield Statement("held_keys", {"rows": as_json(asked), "now": write_instant(now)})):
+        if holder != jobs[position].id:
+            try:
+                answers[position] = answer_duplicate(jobs[position], holder, payload_hash)
+            except DuplicateJob as refusal:
+                answers[position] = refusal
+    left = [position for position in positions if position not in answers]
+    if is_whole and _first_refused(answers, len(jobs)) < len(jobs):
+        return left
+    rows = []
+    for position in left:
+        job = jobs[position]
+        rows.append([*uses[position], job.id, job.payload_hash, key_expires(write_scope(job.scope), now)])
+    taken = {row[0] for row in (yield Statement("take_keys", {"rows": as_json(rows), "now": write_instant(now)}))} if rows else set()
+    return [position for position in left if jobs[position].id not in taken]
+
+
+def _first_refused(answers: Mapping[int, Accepted | DuplicateJob], otherwise: int) -> int:
+    return min((position for position, answer in answers.items() if isinstance(answer, DuplicateJob)), default=otherwise)
 
 
 def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operation[Accepted]:

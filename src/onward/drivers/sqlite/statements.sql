@@ -61,6 +61,26 @@ SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at =
 WHERE {prefix}keys.expires_at <= :now
 RETURNING +job_id;
 
+-- name: held_keys
+-- Which of these keys are held, and by whom.
+SELECT json_extract(asked.value, '$[0]'), +held.job_id, +held.payload_hash
+FROM json_each(:rows) AS asked JOIN {prefix}keys AS held
+    ON held.owner = json_extract(asked.value, '$[1]') AND held.type = json_extract(asked.value, '$[2]')
+    AND held.key = json_extract(asked.value, '$[3]')
+WHERE held.expires_at IS NULL OR held.expires_at > :now;
+
+-- name: take_keys
+-- As `take_key`, for many. An id that does not come back has not got its key.
+INSERT INTO {prefix}keys (owner, type, key, job_id, payload_hash, expires_at)
+SELECT
+    json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+    json_extract(value, '$[4]'), json_extract(value, '$[5]')
+FROM json_each(:rows) WHERE true
+ON CONFLICT (owner, type, key) DO UPDATE
+SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
+WHERE {prefix}keys.expires_at <= :now
+RETURNING +job_id;
+
 -- name: key_holder
 SELECT +job_id, +payload_hash FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key;
 

@@ -27,7 +27,7 @@ from onward.testing.conformance import (  # noqa: F401  # the suite's own cases,
     TestScopeInTime,
     TestWritten,
 )
-from onward.testing.conformance.steps import claim_one, until_it_waits
+from onward.testing.conformance.steps import claim, claim_one, until_it_waits
 from onward.testing.factories import make_new_job
 
 HOUR = timedelta(hours=1)
@@ -126,6 +126,23 @@ def test_a_refusal_undoes_what_was_copied(store: PostgresStore) -> None:
     with pytest.raises(DuplicateJob):
         store.enqueue(refused)
     assert all(one.is_new for one in store.enqueue([make_new_job(key="a"), make_new_job(key="c")]))
+
+
+def test_tables_with_row_level_security_are_filled_by_the_statements(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``COPY`` does not work there for a role that is not above it, and nobody is told at set-up."""
+    real, refused = bulk._copy, []
+
+    def refuse(*arguments: Any) -> None:
+        refused.append(arguments[2])
+        raise psycopg.errors.FeatureNotSupported("COPY FROM not supported with row-level security")
+
+    monkeypatch.setattr(bulk, "_copy", refuse)
+    assert all(one.is_new for one in store.enqueue([make_new_job(key=key) for key in "ab"]))
+    assert refused == ["keys", "jobs"]
+    monkeypatch.setattr(bulk, "_copy", real)
+    assert len(claim(store, 5)) == 2
 
 
 def test_each_queue_of_what_is_soon_due_is_told(store: PostgresStore, url: str) -> None:

@@ -51,7 +51,7 @@ def _try(connection: psycopg.Connection[Any], text: StatementText, work: Callabl
     cursor.execute(text["savepoint"])
     try:
         work()
-    except psycopg.errors.UniqueViolation:
+    except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):  # the latter under row-level security
         cursor.execute(text["undo_savepoint"])
         cursor.execute(text["release_savepoint"])
         return False

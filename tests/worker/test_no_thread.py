@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from datetime import timedelta
@@ -10,7 +11,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from onward import Onward
+from onward import Onward, define_job
+from onward.events import Event
+from onward.status import Status
 from onward.worker.event_loop import EventLoop
 from onward.worker.threads import Threads
 
@@ -31,6 +34,38 @@ def test_an_event_loop_whose_thread_could_not_be_started_is_started_by_the_next_
     loop.call(has_run.set)
     assert has_run.wait(5)
     loop.close()
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), RuntimeError("can't start new thread"), MemoryError()])
+def test_an_async_job_for_which_no_event_loop_can_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A worker that has no descriptor left when its first async job comes must not hold that job until it is stopped."""
+
+    async def work(payload: int) -> None: ...
+
+    def refuse_loop() -> NoReturn:
+        raise error
+
+    definition = define_job("work", work)
+    heard: list[Event] = []
+    is_heard = threading.Event()
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        if event.event == "snoozed":
+            is_heard.set()
+
+    app = Onward("memory://", jobs=[definition])
+    app.events.subscribe(hear)
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse_loop)
+    job_id = app.enqueue(definition, 1).id
+    worker = app.worker()
+    worker.start()
+    try:
+        assert is_heard.wait(20), heard
+        job = app.get(job_id)
+        assert (job.status, job.attempts, job.snoozes) == (Status.QUEUED, 0, 1)
+    finally:
+        worker.stop()
 
 
 def test_a_run_that_no_thread_takes_is_not_left_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -264,11 +264,14 @@ class Slots:
             self._hand_over(tasks, lambda: self._loop.call(lambda: self._begin_tasks(tasks)))
 
     def _hand_over(self, runs: list[Run], begin: Callable[[], object]) -> None:
-        """Where no thread can be started, the runs must not stay: nobody would ever end them, and their leases would be renewed."""
+        """Where no thread or event loop can be had, the runs must not stay: nobody would ever end them, and their leases be renewed.
+
+        A limit on threads is a ``RuntimeError``, one on open files an ``OSError``; whatever else it may be, the same holds.
+        """
         try:
             begin()
-        except (RuntimeError, MemoryError) as error:
-            logger.error("no thread could be started for %d jobs, they are tried again in %s: %s", len(runs), AGAIN_AFTER, error)
+        except Exception as error:  # noqa: BLE001 - as above
+            logger.error("%d jobs could not be started, they are tried again in %s: %s", len(runs), AGAIN_AFTER, error)
             for run in runs:
                 self._dispatch(self._leave(run, self._conclude(run, Snooze(AGAIN_AFTER))))
             self._ring()

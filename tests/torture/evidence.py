@@ -89,6 +89,11 @@ class Run:
         return found
 
     @cached_property
+    def damaged(self) -> set[str]:
+        """Jobs whose rows were made nonsense for a while, so that no worker could claim them in their turn."""
+        return {event.job for event in self.of_kind("ok") if event.what == "bad row"}
+
+    @cached_property
     def kills(self) -> list[Event]:
         return [event for event in self.of_kind("fault") if event.what in KILLS]
 

@@ -86,7 +86,9 @@ def _first_claims(run: Run) -> dict[str, list[FirstClaim]]:
     for row in run.rows.audit if run.is_serial else ():
         job = run.jobs.get(row.job_id)
         is_first = row.after == "in_progress" and row.fence == 1
-        if job is None or not is_first or row.owner is None or row.began is None or row.due is None or job.id not in run.accepted_at:
+        if job is None or not is_first or row.owner is None or row.began is None or row.due is None:
+            continue
+        if job.id not in run.accepted_at or job.id in run.damaged:
             continue
         found[row.owner].append(FirstClaim(job.id, job.priority, row.due, run.accepted_at[job.id], row.began))
     return found

@@ -75,11 +75,13 @@ def test_a_good_run_breaks_nothing() -> None:
     assert judge(GOOD) == []
 
 
-def two_claims(first: dict[str, Any], second: dict[str, Any], priority: int = 0, accepted: float = 1.5, is_serial: bool = True) -> Run:
+def two_claims(
+    first: dict[str, Any], second: dict[str, Any], priority: int = 0, accepted: float = 1.5, is_serial: bool = True, how: str = "enqueue"
+) -> Run:
     """Job b is accepted, and claimed behind job a, by the same worker."""
     one, other = claimed(**{"began": 2.0, **first}), claimed("b", **{"began": 3.0, "at": 3.0, **second})
     audit = (inserted(), inserted("b", at=1.4), one, left(), other, left("b"))
-    run = changed(invoke("b"), event("ok", "b", at=accepted), started("b"), jobs=(row(), row("b", priority=priority)), audit=audit)
+    run = changed(invoke("b"), event("ok", "b", how, at=accepted), started("b"), jobs=(row(), row("b", priority=priority)), audit=audit)
     return Run(run.events, run.rows, is_serial=is_serial)
 
 
@@ -189,6 +191,7 @@ HELD: list[tuple[str, str, Run]] = [
     ("I14", "the later one was not accepted yet", two_claims({}, {}, priority=5, accepted=2.5)),
     ("I14", "both came with one claim", two_claims({}, {"began": 2.0}, priority=5)),
     ("I14", "a claim by another worker", two_claims({}, {"owner": "h:8:n"}, priority=5)),
+    ("I14", "a row that was made nonsense for a while", two_claims({}, {}, priority=5, how="bad row")),
     ("I14", "a second claim", two_claims({"fence": 2}, {}, priority=5)),
     ("I14", "another may have held the row, on a store where many write", two_claims({}, {}, priority=5, is_serial=False)),
     ("I15", "a child of the run that completed", changed(invoke("b", "child", parent="a", fence=1), jobs=(row(), row("b")))),

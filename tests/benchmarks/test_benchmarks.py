@@ -14,7 +14,7 @@ LONGEST_YARDSTICK = 40
 """Lines of code, without the imports: a yardstick that does more would no longer be what plain Python can reach."""
 
 
-@pytest.mark.parametrize("name", ["drain, async, 1 process", "enqueue, 8 threads", "enqueue in bulk"])
+@pytest.mark.parametrize("name", ["drain, async, 1 process", "enqueue, 8 threads", "enqueue in bulk, with keys"])
 def test_a_small_measurement_gives_both_sides_and_their_ratio(tmp_path: Path, name: str) -> None:
     figures = tmp_path / "figures.json"
     options = ["--store", "sqlite", "--only", name, "--runs", "1", "--scale", "0.01", "--folder", str(tmp_path), "--json", str(figures)]

@@ -37,6 +37,19 @@ class TestKeyOfARetry:
         clock.advance(HOUR * 2)
         store.retry(held.id)
         assert not is_free(store, scope=HOUR)
+        settle(store, claim_one(store))
+        clock.advance(HOUR / 2)
+        assert not is_free(store, scope=HOUR), "it is a window again, and no key that the end of the job frees"
+        clock.advance(HOUR)
+        assert is_free(store, scope=HOUR)
+
+    def test_a_retried_job_takes_the_key_of_its_own_owner(self, store: Store) -> None:
+        """Two owners may use the same text."""
+        held = enqueue(store, key="k", owner="ada")
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        store.retry(held.id)
+        assert not is_free(store, owner="ada")
+        assert is_free(store)
 
     def test_a_retry_is_refused_while_another_job_has_the_key(self, store: Store) -> None:
         """Two live jobs under one key is what the key forbids; the person is told which one to look at."""

@@ -98,7 +98,7 @@ def partition(fleet: Fleet) -> None:
         supervisor = fleet.start_supervisor(before=island.command, environment={"ONWARD_URL": bridge.through(fleet.site.direct)})
 
         def meanwhile() -> None:
-            with felt(fleet, "partition", "did not answer", "timed out", "timeout"):
+            with felt(fleet, "partition", "did not answer", "timed out", "timeout", "connection failed"):
                 for seconds in (2 * LEASE, LONG):
                     island.link("down")
                     last(seconds)

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.torture import plans, planted
 from tests.torture.faults import FAULTS
 from tests.torture.plans import Plan
-from tests.torture.pool import in_processes
+from tests.torture.pool import in_processes, leave_in_good_order
 from tests.torture.report import Report, Tier
 from tests.torture.run import is_found, plant, torture
 from tests.torture.sites import STORES
@@ -48,6 +48,7 @@ def main() -> int:
     planned = list(_plans(given))
     if not planned:
         parser.error(f"the fault {given.fault!r} is not for {given.store}")
+    leave_in_good_order()
     compile_modules()  # each of the thousands of processes would compile them anew, where Python is told to keep nothing
     has_passed = _tortures(planned, given.tier, given.seed)
     if given.tier == "release" and given.part != "kills" and not given.fault:

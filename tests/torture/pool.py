@@ -28,11 +28,11 @@ def in_processes(work: Callable[..., T], cases: Sequence[tuple[object, ...]], at
             yield work(*case)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(at_once, mp_context=context, initializer=_leave_in_good_order) as pool:
+    with ProcessPoolExecutor(at_once, mp_context=context, initializer=leave_in_good_order) as pool:
         for future in [pool.submit(work, *case) for case in cases]:
             yield future.result()
 
 
-def _leave_in_good_order() -> None:
+def leave_in_good_order() -> None:
     """A process that is told to end takes along what it has started."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

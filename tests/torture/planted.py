@@ -91,11 +91,11 @@ def _committed_before(context: JobContext) -> Iterator[Any]:
 
 
 def acknowledges_too_early() -> bool:
-    """Say whether this enqueue is to be acknowledged without being stored: one in four, with the bug. With another, the eighth crashes.
+    """Say whether this enqueue is to be acknowledged without being stored: one in four, with the bug. With another, the fourth crashes.
 
     Counted, not drawn: a short run sends a few dozen requests, and each run must have the bug.
     """
     number = next(_requests)
-    if is_planted(CRASH) and number == 8:
+    if is_planted(CRASH) and number == 4:
         raise RuntimeError("an error that no sender expects")
     return is_planted(EARLY_ACKNOWLEDGEMENT) and number % 4 == 1

@@ -19,6 +19,7 @@ from onward.drivers import connect
 from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
+from onward.drivers.sql.enqueue import enqueue as enqueue_operation
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Statement
 from onward.errors import (
@@ -32,7 +33,7 @@ from onward.errors import (
     TransactionOpen,
 )
 from onward.inspection import JobFilter
-from onward.jobs import NewJob
+from onward.jobs import Accepted, NewJob
 from onward.outcome import Cancelled, Completed, Retried
 from onward.status import Status
 from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read, until_it_waits
@@ -138,6 +139,40 @@ def test_a_person_who_asks_to_cancel_while_the_ending_is_stored_waits_for_it(sto
     store._database.transact(store_with_a_person_in_between)
     person.join()
     assert read(store, job).status is Status.CANCELLED
+
+
+def test_a_request_that_waits_for_a_key_holds_none_that_comes_behind_it(
+    store: PostgresStore, clock: FakeClock, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys are taken in one order by all, those too that were lost in the last moment: else two requests could wait for each other."""
+    monkeypatch.setattr("onward.drivers.sql.enqueue.TOGETHER_FROM", 1)
+    store.enqueue([make_new_job(key="a", scope=MINUTE)])
+    clock.advance(2 * MINUTE)
+    asked = [make_new_job(key=key, scope=MINUTE) for key in "bac"]
+    answers: list[Accepted] = []
+
+    def store_with_another_in_between(connection: Any, now: datetime) -> None:
+        operation = enqueue_operation(asked, now)
+        wanted = next(operation)
+        try:
+            while True:
+                rows = store._database.run_on(connection, wanted)
+                if isinstance(wanted, Statement) and wanted.name == "take_keys":
+                    store.within(first).enqueue([make_new_job(key="a")])
+                wanted = operation.send(rows)
+        except StopIteration as end:
+            answers.extend(end.value)
+
+    with application(url) as first, application(url) as second:
+        waiting = in_thread(lambda: store._database.transact(store_with_another_in_between))
+        until_it_waits(waiting)
+        assert waiting.is_alive()
+        second.execute("SET lock_timeout = '2s'")
+        assert [one.is_new for key in "bc" for one in store.within(second).enqueue([make_new_job(key=key)])] == [True, True]
+        second.rollback()
+        first.rollback()
+        waiting.join()
+    assert [one.id for one in answers] == [job.id for job in asked]
 
 
 def test_a_job_that_is_due_later_never_takes_the_place_of_one_that_another_holds(store: PostgresStore, url: str) -> None:

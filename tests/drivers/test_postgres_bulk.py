@@ -14,6 +14,7 @@ from onward.clock import FakeClock
 from onward.drivers.postgres import bulk
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
+from onward.drivers.sql import enqueue
 from onward.errors import DuplicateJob
 from onward.jobs import Accepted, NewJob
 from onward.testing.conformance import (  # noqa: F401  # the suite's own cases, over this way of storing
@@ -46,8 +47,9 @@ def url(emptied_postgres: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def store(url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
-    """One that copies whatever there is."""
+    """One that copies whatever there is, and takes keys together, however few."""
     monkeypatch.setattr(bulk, "WORTH_IT", 1)
+    monkeypatch.setattr(enqueue, "TOGETHER_FROM", 1)
     conninfo, known = read_url(url)
     store = PostgresStore(conninfo, clock=clock, migrate=True, **known)
     yield store

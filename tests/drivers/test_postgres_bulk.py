@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from onward.clock import FakeClock
-from onward.drivers.postgres import bulk
+from onward.drivers.postgres import bulk, connections
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sql import enqueue
@@ -48,7 +48,7 @@ def url(emptied_postgres: Callable[[str], str]) -> str:
 @pytest.fixture
 def store(url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresStore]:
     """One that copies whatever there is, and takes keys together, however few."""
-    monkeypatch.setattr(bulk, "WORTH_IT", 1)
+    monkeypatch.setattr(connections, "WORTH_COPYING", 1)
     monkeypatch.setattr(enqueue, "TOGETHER_FROM", 1)
     conninfo, known = read_url(url)
     store = PostgresStore(conninfo, clock=clock, migrate=True, **known)
@@ -79,7 +79,7 @@ def test_the_rows_are_those_of_the_statement(store: PostgresStore, monkeypatch: 
     by_copy = [store.get(job.id) for job in asked]
     for job in asked:
         store.delete(job.id)
-    monkeypatch.setattr(bulk, "WORTH_IT", 10**9)
+    monkeypatch.setattr(connections, "WORTH_COPYING", 10**9)
     store.enqueue(asked)
     assert [store.get(job.id) for job in asked] == by_copy
 
@@ -163,7 +163,7 @@ def test_each_queue_of_what_is_soon_due_is_told(store: PostgresStore, url: str) 
 
 
 def test_a_store_without_notifications_tells_nobody(url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "WORTH_IT", 1)
+    monkeypatch.setattr(connections, "WORTH_COPYING", 1)
     conninfo, known = read_url(url)
     options: dict[str, Any] = known | {"notify": False}
     silent = PostgresStore(conninfo, clock=clock, migrate=True, **options)

@@ -17,8 +17,6 @@ from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.sql.rows import read_instant, write_instant
 from onward.drivers.sql.statements import Many, Row, Statement
 
-WORTH_IT = 200
-"""Rows from which on it is quicker, its two more round trips included."""
 PIECE = 500
 """Rows that are sent in one piece, while the server stores those before."""
 SOON = timedelta(minutes=1)
@@ -37,13 +35,12 @@ def copied(connection: psycopg.Connection[Any], text: StatementText, wanted: Sta
     For a connection in a transaction.
     """
     if isinstance(wanted, Many):
-        rows = wanted.parameters
-        is_copied = len(rows) >= WORTH_IT and _try(connection, text, lambda: _copy_jobs(connection, text, rows))
-        return [] if is_copied else None
-    if wanted.name != "take_keys" or len(asked := msgspec.json.decode(wanted.parameters["rows"])) < WORTH_IT:
+        jobs = wanted.parameters
+        return [] if _try(connection, text, lambda: _copy_jobs(connection, text, jobs)) else None
+    if wanted.name != "take_keys":
         return None
-    is_copied = _try(connection, text, lambda: _copy_keys(connection, text, asked))
-    return [(row[3],) for row in asked] if is_copied else None
+    keys = msgspec.json.decode(wanted.parameters["rows"])
+    return [(key[3],) for key in keys] if _try(connection, text, lambda: _copy_keys(connection, text, keys)) else None
 
 
 def _try(connection: psycopg.Connection[Any], text: StatementText, work: Callable[[], None]) -> bool:

@@ -109,7 +109,7 @@ def _take_together(
     """
     uses = {position: uses_of_key(jobs[position]) for position in positions}
     asked = [[position, *uses[position]] for position in positions]
-    for position, holder, payload_hash in (yield Statement("held_keys", {"rows": as_json(asked), "now": write_instant(now)})):
+    for position, holder, payload_hash in (yield Statement("held_keys", {"rows": as_json(asked), "now": write_instant(now)}, len(asked))):
         if holder != jobs[position].id:
             answers[position] = _duplicate(jobs[position], holder, payload_hash)
     left = [position for position in positions if position not in answers]
@@ -120,7 +120,7 @@ def _take_together(
     if not rows:
         return left
     yield Statement("savepoint")
-    taken = yield Statement("take_keys", {"rows": as_json(rows), "now": write_instant(now)})
+    taken = yield Statement("take_keys", {"rows": as_json(rows), "now": write_instant(now)}, len(rows))
     if len(taken) < len(rows):  # another request was quicker, or a window is over and its key has to be taken over
         yield Statement("undo_savepoint")
     yield Statement("release_savepoint")

@@ -25,6 +25,8 @@ class Statement(Struct):
 
     name: str
     parameters: Parameters = {}
+    rows: int = 0
+    """How many rows it stores or looks up, where that may be very many: a slow server is given more time for them."""
 
 
 class Many(Struct):

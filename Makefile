@@ -27,13 +27,14 @@ test: $(READY)  ## the whole suite (TESTS=tests/unit for a part)
 test-all:  ## the whole suite on every Python from 3.11 up that this machine has
 	scripts/test_all.sh
 
-check: $(READY)  ## format, lint, types, import contract, unused and undeclared dependencies, enqueues of the examples
+check: $(READY)  ## format, lint, types, import contract, unused and undeclared dependencies, enqueues of the examples, fit of the planted bugs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 	$(BIN)/onward check examples
+	@for patch in tests/planted/patches/*.patch; do git apply --check $$patch || exit 1; done
 
 format: $(READY)  ## write the format that `make check` asks for
 	$(BIN)/ruff check --fix-only --quiet .

@@ -16,7 +16,7 @@ EventName: TypeAlias = Literal[
 ]
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class Event(Struct, frozen=True, kw_only=True, gc=False):
     """One thing that happened to one job. Carries no payload."""
 
     event: EventName
@@ -29,7 +29,7 @@ class Event(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     priority: int = 0
     duration_ms: float | None = None
-    """How long the handler ran."""
+    """How long the handler ran, to a microsecond."""
     error: str | None = None
     correlation_id: str | None = None
     committed: bool = True

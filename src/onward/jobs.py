@@ -23,7 +23,7 @@ OnDuplicate: TypeAlias = Literal["return", "same", "raise"]
 BlockedBy: TypeAlias = Literal["type", "breaker", "limit", "serial"]
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class Job(Struct, frozen=True, kw_only=True, gc=False):
     """One stored request to run a handler. Every instant is aware UTC."""
 
     id: str
@@ -97,7 +97,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """When the job became final."""
 
 
-class NewJob(Struct, frozen=True, kw_only=True):
+class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     """What an enqueue asks for. Delays are durations; the store makes them instants by its own clock."""
 
     id: str
@@ -123,7 +123,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     metadata: str = "{}"
 
 
-class Accepted(Struct, frozen=True):
+class Accepted(Struct, frozen=True, gc=False):
     """The answer to one ``NewJob``: which job stands for it."""
 
     id: str
@@ -133,7 +133,7 @@ class Accepted(Struct, frozen=True):
     """True when the job that stands for it has another payload."""
 
 
-class Attempt(Struct, frozen=True, kw_only=True):
+class Attempt(Struct, frozen=True, kw_only=True, gc=False):
     """One row of ``history``: a try that ended."""
 
     job_id: str

@@ -58,7 +58,7 @@ class StoppedByWorker(BaseException):
 # -- how the run ended -----------------------------------------------------------------------------------------------
 
 
-class Completed(Struct, frozen=True):
+class Completed(Struct, frozen=True, gc=False):
     """The handler returned. ``result`` is JSON text; ``error`` says so when the result could not be stored."""
 
     result: str | None = None
@@ -68,7 +68,7 @@ class Completed(Struct, frozen=True):
     name: ClassVar[str] = "completed"
 
 
-class Retried(Struct, frozen=True):
+class Retried(Struct, frozen=True, gc=False):
     """The try failed and another one is left, ``delay`` from now; ``isolated`` asks that it runs without neighbours."""
 
     delay: timedelta
@@ -79,7 +79,7 @@ class Retried(Struct, frozen=True):
     name: ClassVar[str] = "retried"
 
 
-class Snoozed(Struct, frozen=True):
+class Snoozed(Struct, frozen=True, gc=False):
     """The handler asked to run ``delay`` later; the try is given back."""
 
     delay: timedelta
@@ -88,7 +88,7 @@ class Snoozed(Struct, frozen=True):
     name: ClassVar[str] = "snoozed"
 
 
-class Released(Struct, frozen=True):
+class Released(Struct, frozen=True, gc=False):
     """A stopping worker gives the job back; so is the try."""
 
     verb: ClassVar[Verb] = Verb.RELEASE
@@ -96,7 +96,7 @@ class Released(Struct, frozen=True):
     name: ClassVar[str] = "released"
 
 
-class Cancelled(Struct, frozen=True):
+class Cancelled(Struct, frozen=True, gc=False):
     """Nobody wants the job any more."""
 
     reason: str
@@ -105,7 +105,7 @@ class Cancelled(Struct, frozen=True):
     name: ClassVar[str] = "cancelled"
 
 
-class DeadLettered(Struct, frozen=True):
+class DeadLettered(Struct, frozen=True, gc=False):
     """The job will not run again by itself."""
 
     error: str

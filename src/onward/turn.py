@@ -14,7 +14,7 @@ from onward.outcome import Completed, Outcome
 TYPES_BLOCKED_PER_TURN = 1000
 
 
-class Claim(Struct, frozen=True):
+class Claim(Struct, frozen=True, gc=False):
     """The proof that a run is ours: the job as claimed, whose ``fence`` and ``lease_owner`` every later statement names."""
 
     job: Job
@@ -29,8 +29,13 @@ class Claim(Struct, frozen=True):
     def fence(self) -> int:
         return self.job.fence
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What tells this claim from every other: the job's id and its fence."""
+        return self.job.id, self.job.fence
 
-class Settlement(Struct, frozen=True, kw_only=True):
+
+class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """How one claim ended and what is committed with it."""
 
     claim: Claim

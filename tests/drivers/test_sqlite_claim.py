@@ -13,7 +13,7 @@ import pytest
 from onward.clock import FakeClock
 from onward.drivers.sql.statements import run
 from onward.drivers.sql.turn import turn
-from onward.drivers.sqlite.claim import claim
+from onward.drivers.sqlite.claim import READ_AT_ONCE, claim
 from onward.drivers.sqlite.driver import SQLiteStore
 from onward.inspection import JobFilter, Retention
 from onward.status import Status
@@ -166,3 +166,31 @@ def test_only_what_waits_for_its_type_is_unblocked(store: SQLiteStore) -> None:
         turn = store.turn(demand=Demand(lease_owner="host:1:one", slots=2, types=DEMAND.types, queues=queues, unblocks=True))
         assert (turn.claims, turn.leaves_blocked) == ((), False)
     assert store.get(asked.id).blocked_by == "breaker"
+
+
+def test_a_claimed_job_is_the_one_that_can_be_read(store: SQLiteStore) -> None:
+    """A claim reads its rows as one JSON text, everybody else reads them as rows."""
+    awkward = {"text": 'é"\\\\ \x01 \U0001f600', "numbers": [1e300, -0.5, 12345678901234567890]}
+    store.enqueue([make_new_job(payload=awkward, owner="o'\"\\\\", isolated=True), make_new_job(expires=timedelta(hours=1))])
+    claims = store.turn(demand=DEMAND).claims
+    assert len(claims) == 2
+    assert [one.job for one in claims] == [store.get(one.id) for one in claims]
+    assert {type(one.job.isolated) for one in claims} == {bool}
+
+
+@pytest.mark.parametrize("value", [b"{}", b"\xff"], ids=["bytes", "bytes that are no text"])
+def test_bytes_in_a_row_do_not_hold_up_its_neighbours(store: SQLiteStore, value: bytes) -> None:
+    """They have no form in JSON, so that the quick way to read claims fails as a whole."""
+    good, bad = store.enqueue([make_new_job(type="work"), make_new_job(type="work")])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE onward_jobs SET metadata = ? WHERE id = ?", (value, bad.id))
+    assert [one.id for one in store.turn(demand=DEMAND).claims] == [good.id]
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("SELECT status FROM onward_jobs WHERE id = ?", (bad.id,)).fetchone() == ("dead_letter",)
+
+
+def test_many_claims_are_read_in_pieces(store: SQLiteStore) -> None:
+    """One text for all of them could be longer than SQLite or the memory holds."""
+    accepted = store.enqueue([make_new_job(type="work") for _ in range(2 * READ_AT_ONCE + 1)])
+    many = Demand(lease_owner="host:1:one", slots=len(accepted), types=DEMAND.types)
+    assert {one.id for one in store.turn(demand=many).claims} == {one.id for one in accepted}

@@ -29,6 +29,7 @@ ONE_BACKEND_ONLY = {
         *("hold", "let_go"),  # its transactions have no number
         "files",  # a caller may have several on one connection
         *("queues", "lanes", "due", "any_blocked"),  # its claim: many seeks, each a statement, since a statement costs microseconds
+        *("claimed", "claimed_rows"),  # what it has claimed, read quickly, or row by row where one needs it
         "misdated",  # its columns take any text
     },
     "postgres": {

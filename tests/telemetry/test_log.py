@@ -10,12 +10,15 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.events import Event, Events
-from onward.telemetry.log import LONGEST_LINE, LifecycleLog, PatientHandler, configure_logging
+from onward.telemetry.log import LONGEST_LINE, LifecycleLog, PatientHandler, configure_logging, describe, line_of
 
 EVENT = Event(
     event="failed",
@@ -25,7 +28,7 @@ EVENT = Event(
     worker_id="host:1:abc",
     attempts=2,
     priority=7,
-    duration_ms=12.34567,
+    duration_ms=12.346,
     error="ValueError: no",
     correlation_id="request-9",
 )
@@ -50,6 +53,31 @@ def test_an_event_becomes_one_line_with_every_field() -> None:
         "correlation_id": "request-9",
         "committed": True,
     }
+
+
+@given(
+    event=st.builds(
+        Event,
+        event=st.sampled_from(["queued", "failed"]),
+        job_id=st.text(max_size=30),
+        job_type=st.text(st.characters(max_codepoint=127), max_size=300),
+        queue=st.just("q") | st.text(max_size=300),
+        worker_id=st.none() | st.text(max_size=300),
+        attempts=st.integers(0, 2**53),
+        priority=st.integers(-100, 100),
+        duration_ms=st.none() | st.floats(0, 1e9),
+        error=st.none() | st.text(max_size=700),
+        correlation_id=st.none() | st.text(max_size=300),
+    )
+)
+@example(Event(event="queued", job_id="", job_type="t" * 256))
+@example(Event(event="queued", job_id="a", job_type="b\x7f"))
+@example(Event(event="queued", job_id="\ud800", job_type="b"))
+@example(Event(event="queued", job_id="a,b", job_type=",", queue=","))
+def test_the_quick_way_to_write_a_line_writes_the_same(event: Event) -> None:
+    """It leaves out a look at each field; what needs one must not slip through."""
+    at = "2026-03-01T09:30:00.000000Z"
+    assert line_of(event, at) == msgspec.json.encode(describe(event, at=at)) + b"\n"
 
 
 @pytest.mark.parametrize("error", ["é😀" * 50_000, "\x1b[31m" * 5000, '\\"\n' * 5000, "\udc80" * 5000, "\U000e0001" * 5000])

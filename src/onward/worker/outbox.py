@@ -83,7 +83,7 @@ class Outbox:
             self._runs[run.key] = run
 
     def add_unstarted(self, settlement: Settlement) -> None:
-        self._settlements[(settlement.claim.id, settlement.claim.fence)] = settlement
+        self._settlements[settlement.claim.key] = settlement
 
     def turn(self, demand: Demand | None) -> Turn:
         """One turn of the store with what is here. Raises ``StoreError`` and keeps all of it."""
@@ -123,12 +123,12 @@ class Outbox:
                     logger.error("the outcome of job %s could not be stored: %s", settlement.claim.id, error)
             else:
                 logger.critical("no outcome of job %s can be stored: its lease will run out", settlement.claim.id)
-                run = self._take((settlement.claim.id, settlement.claim.fence))
+                run = self._take(settlement.claim.key)
                 self._slots.forget([] if run is None else [run])
 
     def _sign_off(self, turn: Turn) -> None:
-        settled = [(one, self._take((one.claim.id, one.claim.fence))) for one in turn.settled]
-        lost = [(one, self._take((one.claim.id, one.claim.fence))) for one in turn.lost]
+        settled = [(one, self._take(one.claim.key)) for one in turn.settled]
+        lost = [(one, self._take(one.claim.key)) for one in turn.lost]
         self._slots.forget([run for _, run in (*settled, *lost) if run is not None])
         self.settled += len(settled)
         self._reports.settled((settlement, None if run is None else run.seconds) for settlement, run in settled)
@@ -136,7 +136,7 @@ class Outbox:
             logger.warning("job %s was taken from this worker, or its row is gone: its outcome is not stored", settlement.claim.id)
             self._reports.lease_lost(settlement.claim, None if run is None else run.seconds)
         for settlement in turn.held_up:
-            self._hold_up((settlement.claim.id, settlement.claim.fence))
+            self._hold_up(settlement.claim.key)
 
     def _hold_up(self, key: Key) -> None:
         before = self._held_up.get(key)

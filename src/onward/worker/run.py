@@ -32,6 +32,7 @@ class Run:
         "is_given_up",
         "is_held_up",
         "is_lost",
+        "key",
         "mark",
         "process",
         "renewed_at",
@@ -45,6 +46,7 @@ class Run:
 
     def __init__(self, claim: Claim, definition: JobDefinition[Any], context: JobContext, claimed_at: float) -> None:
         self.claim = claim
+        self.key = claim.key
         self.definition = definition
         self.context = context
         self.claimed_at = claimed_at
@@ -69,11 +71,6 @@ class Run:
         self.sent_progress: str | None = None
         self.mark: int | None = None
         """Where the map of started jobs has it."""
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """What tells this claim from every other."""
-        return (self.claim.job.id, self.claim.job.fence)
 
     @property
     def lease(self) -> float:

@@ -164,6 +164,14 @@ WITH ended AS MATERIALIZED (
 )
 SELECT id, fence FROM settled;
 
+-- name: complete_without_result
+-- complete: in_progress → completed. The same as `complete` for claims that share a fence and have no result.
+UPDATE {prefix}jobs AS job SET
+    status = 'completed', finished_at = :now::text::timestamptz, error = NULL, result = NULL,
+    lease_owner = NULL, lease_until = NULL, updated_at = :now::text::timestamptz
+WHERE job.id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND job.fence = :fence::bigint AND job.status = 'in_progress'
+RETURNING job.id, job.fence;
+
 -- name: complete
 -- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has. Its rows are read by position.
 WITH ended AS MATERIALIZED (

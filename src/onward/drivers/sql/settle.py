@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -11,13 +12,15 @@ from msgspec.structs import replace
 
 from onward.drivers.sql.enqueue import enqueue_what_may
 from onward.drivers.sql.rows import read_jobs, write_instant
-from onward.drivers.sql.statements import Operation, Statement, as_json
+from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.jobs import Job, NewJob
 from onward.outcome import Completed, Ending, as_stored, end_settled, has_form, is_stored, storable, yields_to_cancel
 from onward.turn import Settlement, check_settlements
 
 Name: TypeAlias = tuple[str, int]
 """Of a claim: the job's id and its fence."""
+SHARED_FENCE_FROM = 8
+"""Claims with the same fence and no result that are worth a statement of their own: most are a first try, so there is mostly one."""
 
 
 class Settled(Struct, frozen=True):
@@ -33,12 +36,11 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
     now_text = write_instant(now)
     named: dict[Name, Settlement] = {}
     for one in settlements:
-        named.setdefault(_name(one), one)
+        named.setdefault(one.claim.key, one)
     plain = {name: one for name, one in named.items() if _is_plain(one)}
     ended: set[Name] = set()
     if plain:
-        rows = [(*name, one.outcome.result) for name, one in plain.items()]  # type: ignore[union-attr]
-        ended.update((yield Statement("complete", {"rows": as_json(rows), "now": now_text})))
+        ended.update((yield from _complete(plain, now_text)))
     endings: dict[Name, Ending] = {}
     asked: Collection[str] = ()
     if len(plain) < len(named):
@@ -54,9 +56,24 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
     return (yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in done.values()}))
 
 
-def _name(settlement: Settlement) -> Name:
-    job = settlement.claim.job
-    return job.id, job.fence
+def _complete(plain: Mapping[Name, Settlement], now_text: str) -> Operation[list[Row]]:
+    rows: list[tuple[str, int, str | None]] = []
+    without_result: dict[int, list[str]] = defaultdict(list)
+    for (id_, fence), one in plain.items():
+        result = one.outcome.result  # type: ignore[union-attr]
+        if result is None:
+            without_result[fence].append(id_)
+        else:
+            rows.append((id_, fence, result))
+    ended: list[Row] = []
+    for fence, ids in without_result.items():
+        if len(ids) < SHARED_FENCE_FROM:
+            rows += [(id_, fence, None) for id_ in ids]
+        else:
+            ended += yield Statement("complete_without_result", {"ids": as_json(ids), "fence": fence, "now": now_text})
+    if rows:
+        ended += yield Statement("complete", {"rows": as_json(rows), "now": now_text})
+    return ended
 
 
 def _is_plain(settlement: Settlement) -> bool:

@@ -31,7 +31,7 @@ def extend(extensions: Sequence[Extension], now: datetime) -> Operation[Extended
         renewed += yield Statement("begin_isolated", {"rows": as_json(beginning), "now": write_instant(now)})
     ours = {(id_, fence) for id_, fence, _, _ in renewed}
     return Extended(
-        lost=frozenset(one.claim.id for one in extensions if (one.claim.id, one.claim.fence) not in ours),
+        lost=frozenset(one.claim.id for one in extensions if one.claim.key not in ours),
         cancel_requested=frozenset(id_ for id_, _, asked_at, _ in renewed if asked_at is not None),
         held_up=frozenset(id_ for id_, _, _, is_held in renewed if is_held),
     )

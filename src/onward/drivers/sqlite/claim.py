@@ -7,16 +7,19 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 
 from onward.drivers.sql.expire import expire
-from onward.drivers.sql.rows import UnreadableRow, read_instant, read_workable, write_instant
+from onward.drivers.sql.rows import UnreadableRow, read_instant, read_objects, read_workable, sort_out_unusable, write_instant
 from onward.drivers.sql.set_aside import set_aside
-from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.drivers.sql.statements import Operation, Parameters, Row, Statement, as_json
 from onward.drivers.sql.turn import Found, served_by, unblock_first
 from onward.drivers.sqlite.vendor_errors import CORRUPT
 from onward.ids import is_id
+from onward.jobs import Job
 from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
 
 EXPIRED_PER_TURN = 1000
 """The others wait for the next turn, so that none holds the write lock for long."""
+READ_AT_ONCE = 128
+"""Claimed rows that become one JSON text: with the longest payloads it has 32 MiB."""
 
 
 def claim(demand: Demand, now: datetime) -> Operation[Found]:
@@ -129,18 +132,26 @@ def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, st
     for id_, type_ in known:
         by_lease[demand.types[type_]].append(id_)
     taken: list[Claim] = []
+    asked = {"lease_owner": demand.lease_owner, "now": now_text}
     for lease, ids in by_lease.items():
-        rows = yield Statement(
-            "claim",
-            {"ids": as_json(ids), "lease_owner": demand.lease_owner, "lease_until": write_instant(now + lease), "now": now_text},
-        )
-        if len(rows) < len(ids):
-            raise _damaged()
-        jobs, unreadable = read_workable(rows)
-        taken += [Claim(job, lease) for job in jobs]
-        yield from set_aside(unreadable, now_text)
+        yield Statement("claim", asked | {"ids": as_json(ids), "lease_until": write_instant(now + lease)})
+        for first in range(0, len(ids), READ_AT_ONCE):
+            piece = ids[first : first + READ_AT_ONCE]
+            jobs, unreadable = yield from _claimed(asked | {"ids": as_json(piece)})
+            if len(jobs) + len(unreadable) < len(piece):
+                raise _damaged()
+            taken += [Claim(job, lease) for job in jobs]
+            yield from set_aside(unreadable, now_text)
     taken.sort(key=lambda one: (one.job.scheduled_at, one.job.id))
     found.claims += taken
+
+
+def _claimed(asked: Parameters) -> Operation[tuple[list[Job], list[UnreadableRow]]]:
+    try:
+        jobs = read_objects((yield Statement("claimed", asked))[0][0])
+    except sqlite3.OperationalError:  # bytes, which have no form in JSON; what else it may be the rows meet again
+        jobs = None
+    return read_workable((yield Statement("claimed_rows", asked))) if jobs is None else sort_out_unusable(jobs)
 
 
 def _damaged() -> sqlite3.DatabaseError:

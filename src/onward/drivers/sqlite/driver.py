@@ -19,10 +19,11 @@ from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
 from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS, write_instant
+from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.statements import Operation, load_statements, run
 from onward.drivers.sql.turn import turn
 from onward.drivers.sqlite.claim import claim
+from onward.drivers.sqlite.columns import column_lists
 from onward.drivers.sqlite.connection import close_quietly, connect
 from onward.drivers.sqlite.courtesy import Courtesy
 from onward.drivers.sqlite.examine import examine
@@ -46,11 +47,6 @@ T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
-
-
-def _plain(columns: Sequence[str]) -> str:
-    # An expression has no declared type, so that a caller's PARSE_DECLTYPES and converters leave it as it is stored.
-    return ", ".join(f"+{name}" for name in columns)
 
 
 class SQLiteStore(Store):
@@ -86,7 +82,7 @@ class SQLiteStore(Store):
         self.timeout = timeout
         self.url = write_url(self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system)
         text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
-        self.statements = load_statements(text, prefix=prefix, columns=_plain(COLUMNS), attempt_columns=_plain(ATTEMPT_COLUMNS))
+        self.statements = load_statements(text, prefix=prefix, **column_lists())
         self._file = SQLiteFile(
             self.path,
             self.statements,

@@ -120,6 +120,13 @@ FROM (
 WHERE {prefix}jobs.id = ended.id AND {prefix}jobs.fence = ended.fence AND {prefix}jobs.status = 'in_progress'
 RETURNING +id, +fence;
 
+-- name: complete_without_result
+-- complete: in_progress → completed. The same as `complete` for claims that share a fence and have no result, in half the time.
+UPDATE {prefix}jobs SET
+    status = 'completed', finished_at = :now, error = NULL, result = NULL, lease_owner = NULL, lease_until = NULL, updated_at = :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND fence = :fence AND status = 'in_progress'
+RETURNING +id, +fence;
+
 -- name: complete
 -- complete: in_progress → completed. The same as `settle` for the ending that nearly every job has, and twice as quick.
 -- Its rows are read by position: by name, draining 20,000 jobs took about a tenth more processor time.
@@ -214,12 +221,22 @@ WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue
 ORDER BY scheduled_at, id LIMIT :limit;
 
 -- name: claim
--- claim: queued, retrying → in_progress. RETURNING has no order: the caller sorts.
+-- claim: queued, retrying → in_progress.
 UPDATE {prefix}jobs SET
     status = 'in_progress', attempts = attempts + 1, fence = fence + 1, isolated = (isolated OR lost_leases > 0), ran_isolated = 0,
     lease_owner = :lease_owner, lease_until = :lease_until, started_at = :now, updated_at = :now
-WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying')
-RETURNING {columns};
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retrying');
+
+-- name: claimed
+-- What `claim` has just taken of these, as one JSON text and in no order: it is put together while Python's other threads run, where each
+-- row of RETURNING would wait for them once, and it is read twice as quickly. Fails where a column holds bytes.
+SELECT json_group_array({job_object}) FROM {prefix}jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND lease_owner = :lease_owner AND started_at = :now;
+
+-- name: claimed_rows
+-- The same as rows, each of which may be unreadable by itself.
+SELECT {columns} FROM {prefix}jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND lease_owner = :lease_owner AND started_at = :now;
 
 -- name: block
 -- A due job of a type that this worker does not know is set aside; it spends no try, and no later claim walks over it.

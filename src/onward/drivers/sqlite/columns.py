@@ -1,0 +1,27 @@
+"""What stands for the columns of a table in the statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_type_hints
+
+from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS
+from onward.jobs import Job
+
+
+def column_lists() -> dict[str, str]:
+    """What replaces ``{columns}``, ``{attempt_columns}`` and ``{job_object}``."""
+    return {"columns": _plain(COLUMNS), "attempt_columns": _plain(ATTEMPT_COLUMNS), "job_object": _job_object()}
+
+
+def _plain(columns: Sequence[str]) -> str:
+    # An expression has no declared type, so that a caller's PARSE_DECLTYPES and converters leave it as it is stored.
+    return ", ".join(f"+{name}" for name in columns)
+
+
+def _job_object() -> str:
+    """An object of JSON that can be decoded as a ``Job``: its booleans are numbers in the table."""
+    booleans = {name for name, kind in get_type_hints(Job).items() if kind is bool}
+    written = {name: f"json(iif({name} = 0, 'false', 'true'))" if name in booleans else name for name in COLUMNS}
+    pairs = [f"'{name}', {value}" for name, value in written.items()]
+    return f"json_object({', '.join(pairs)})"

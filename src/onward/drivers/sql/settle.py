@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from onward.drivers.sql.enqueue import enqueue_what_may
 from onward.drivers.sql.rows import read_jobs, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
-from onward.jobs import Job, NewJob
+from onward.jobs import Job
 from onward.outcome import Completed, Ending, as_stored, end_settled, has_form, is_stored, storable, yields_to_cancel
 from onward.turn import Settlement, check_settlements
 
@@ -153,19 +153,12 @@ def _after(done: Mapping[Name, Settlement], endings: Mapping[Name, Ending], now:
         yield Statement("write_history", {"rows": as_json(rows)})
     children = [child for one in done.values() if one.children and isinstance(one.outcome, Completed) for child in one.children]
     if children:
-        # An id that belongs to another job is left out, so that the other children and the completion stand.
-        yield from enqueue_what_may([_welcome(child) for child in children], now)
+        # An id that belongs to another job is left out, and a key that is held, whatever the child asks for then: a completion stands.
+        yield from enqueue_what_may(children, now)
 
 
 def _completed(settlement: Settlement) -> Ending:
     return end_settled(settlement.claim.job, settlement.outcome, is_cancel_requested=False)
-
-
-def _welcome(child: NewJob) -> NewJob:
-    # A completion cannot be refused for a child whose key is held: the holder stands for it.
-    if child.on_duplicate == "return":
-        return child
-    return NewJob(**{name: getattr(child, name) for name in NewJob.__struct_fields__} | {"on_duplicate": "return"})
 
 
 def _sort_out(settlements: Sequence[Settlement], stored: Mapping[int, bool]) -> Operation[Settled]:

@@ -70,15 +70,14 @@ FROM json_each(:rows) AS asked JOIN {prefix}keys AS held
 WHERE held.expires_at IS NULL OR held.expires_at > :now;
 
 -- name: take_keys
--- As `take_key`, for many. An id that does not come back has not got its key.
+-- As `take_key`, for many that nobody seems to hold. An id that does not come back has not got its key: its window is over, and it is taken
+-- over by itself.
 INSERT INTO {prefix}keys (owner, type, key, job_id, payload_hash, expires_at)
 SELECT
     json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
     json_extract(value, '$[4]'), json_extract(value, '$[5]')
 FROM json_each(:rows) WHERE true
-ON CONFLICT (owner, type, key) DO UPDATE
-SET job_id = excluded.job_id, payload_hash = excluded.payload_hash, expires_at = excluded.expires_at
-WHERE {prefix}keys.expires_at <= :now
+ON CONFLICT (owner, type, key) DO NOTHING
 RETURNING +job_id;
 
 -- name: key_holder

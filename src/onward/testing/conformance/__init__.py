@@ -31,7 +31,7 @@ import pytest
 
 _PARTS = (
     "arrows asked blocked cancel claim damage edges ending enqueue "
-    "inspect lease neighbours prune retried_key rollups sweep transaction unique written"
+    "inspect lease many_keys neighbours prune retried_key rollups sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -46,6 +46,7 @@ from onward.testing.conformance.ending import TestChildren, TestEnding, TestHist
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
+from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
@@ -82,6 +83,7 @@ __all__ = [
     "TestKeyOfARetry",
     "TestLease",
     "TestLostLease",
+    "TestManyKeys",
     "TestMergedRollups",
     "TestMoments",
     "TestNeighbours",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -37,6 +38,11 @@ def counted(store: Store, clock: FakeClock) -> dict[tuple[str, str], int]:
         if one.count:
             found[one.worker, one.outcome] = found.get((one.worker, one.outcome), 0) + one.count
     return found
+
+
+def rows(store: Store, clock: FakeClock) -> list[Rollup]:
+    """All of them, each in its place."""
+    return sorted(store.rollups(clock.now() - LONG_AGO), key=lambda one: (one.cell, one.worker))
 
 
 class TestRollups:
@@ -120,6 +126,28 @@ class TestRollups:
         clock.advance(60)
         store.turn(settlements, tally=tally)
         assert [(one.minute, one.count) for one in store.rollups(clock.now() - LONG_AGO)] == [(minute_of(clock.now()), 1)]
+
+    def test_what_is_set_right_is_one_row_and_all_of_it(self, store: Store, clock: FakeClock) -> None:
+        """The rows beside it stay as they are: another worker's, another queue's, another type's, another outcome's, another minute's."""
+        end(store, Tally("one"), count=2)
+        clock.advance(60)
+        tally = Tally("one")
+        end(store, Tally("other"), count=2)
+        for fields in ({"count": 3}, {"queue": "slow"}, {"type": "mail"}, {"outcome": DeadLettered("no")}):
+            end(store, tally, **fields)
+        before = rows(store, clock)
+        assert len(before) == 6
+        enqueue(store)
+        clock.advance(3)
+        settlements = [ended(claim_one(store))]
+        store.turn(settlements, tally=deepcopy(tally))
+        assert rows(store, clock) != before
+        tally.add(settlements, clock.now())  # the try whose answer was lost
+        clock.advance(60)
+        store.turn(settlements, tally=tally)
+        minute = minute_of(clock.now())
+        assert [one for one in rows(store, clock) if one.minute != minute] == before
+        assert counted(store, clock) == {("one", "completed"): 8, ("other", "completed"): 2, ("one", "dead_lettered"): 1}
 
     def test_nothing_is_counted_without_a_tally(self, store: Store, clock: FakeClock) -> None:
         """As where no worker runs the job."""

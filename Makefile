@@ -34,7 +34,7 @@ check: $(READY)  ## format, lint, types, import contract, unused and undeclared 
 	$(BIN)/lint-imports
 	$(BIN)/deptry src
 	$(BIN)/onward check examples
-	@for patch in tests/planted/patches/*.patch; do git apply --check $$patch || exit 1; done
+	@for patch in tests/planted/patches/*.patch; do git apply -C1 --check $$patch || exit 1; done
 
 format: $(READY)  ## write the format that `make check` asks for
 	$(BIN)/ruff check --fix-only --quiet .

@@ -53,8 +53,8 @@ def copy_with(bug: Bug) -> Iterator[Path]:
 
 
 def apply(bug: Bug, home: Path, *, only_check: bool = False) -> None:
-    """Apply the patch below ``home``, or see that it fits."""
-    flags = ["--check"] if only_check else []
+    """Apply the patch below ``home``, or see that it fits: a line on each side of a change says where it belongs."""
+    flags = ["-C1", *(["--check"] if only_check else [])]
     subprocess.run(["git", "apply", *flags, str(bug.file)], cwd=home, check=True, capture_output=True, text=True)
 
 

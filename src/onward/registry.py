@@ -39,6 +39,10 @@ class Registry:
             known = ", ".join(sorted(self._by_name)) or "none"
             raise UnknownJobType(f"no job is called {name!r}; known are: {known}") from None
 
+    def get(self, name: str) -> JobDefinition[Any] | None:
+        """The definition of this name or alias, if there is one."""
+        return self._by_name.get(name)
+
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 

@@ -22,8 +22,8 @@ MERGED_AFTER = timedelta(minutes=5)
 MERGED_WITHIN = timedelta(days=2)
 """How far back it looks for minutes with several rows: it does so every few minutes, and need not walk through months."""
 _PER_E = 1 / log(GROWTH)
-_LONGEST = 1e15
-"""Microseconds: thirty years."""
+_LONGEST = 1e9
+"""Seconds: thirty years."""
 
 Histogram: TypeAlias = dict[int, int]
 """How often a time fell into each bucket; bucket n begins at ``GROWTH ** n`` microseconds."""
@@ -95,8 +95,10 @@ class Tally:
                 rollup = added[cell] = self._value(cell).copied()
             rollup.count += 1
             if job.started_at is not None and settlement.seconds is not None:
-                _count(rollup.waited, (job.started_at - job.scheduled_at).total_seconds())
-                _count(rollup.ran, settlement.seconds)
+                waited = bucket_of((job.started_at - job.scheduled_at).total_seconds())
+                rollup.waited[waited] = rollup.waited.get(waited, 0) + 1
+                ran = bucket_of(settlement.seconds)
+                rollup.ran[ran] = rollup.ran.get(ran, 0) + 1
         return Written(tuple(added.values()), tuple(self._value(cell) for cell in sorted(self._doubtful - added.keys())))
 
     def confirm(self) -> None:
@@ -119,8 +121,9 @@ def minute_of(moment: datetime) -> str:
 
 def bucket_of(seconds: float) -> int:
     """Into which bucket a time falls; what is shorter than a microsecond, or negative, falls into the first."""
-    microseconds = seconds * 1e6
-    return int(log(min(microseconds, _LONGEST)) * _PER_E) if microseconds > 1 else 0
+    if seconds <= 1e-6:
+        return 0
+    return int(log(seconds * 1e6 if seconds < _LONGEST else _LONGEST * 1e6) * _PER_E)
 
 
 def quantile(histogram: Histogram, share: float) -> float | None:
@@ -148,8 +151,3 @@ def summed(rollups: Iterable[Rollup]) -> list[Rollup]:
             for bucket, times in more.items():
                 mine[bucket] = mine.get(bucket, 0) + times
     return [sums[cell] for cell in sorted(sums)]
-
-
-def _count(histogram: Histogram, seconds: float) -> None:
-    bucket = bucket_of(seconds)
-    histogram[bucket] = histogram.get(bucket, 0) + 1

@@ -92,7 +92,8 @@ class Executor:
     def prepare(self, claim: Claim, claimed_at: float | None = None) -> Run | None:
         """Make everything ready for a run; None when no definition here knows the type, and the claim is to be released."""
         job = claim.job
-        if job.type not in self._definitions:
+        definition = self._definitions.get(job.type)
+        if definition is None:
             logger.warning("job %s of type %s was claimed but is not known here: given back", job.id, job.type)
             return None
         context = JobContext(
@@ -102,7 +103,7 @@ class Executor:
             worker_id=self._worker_id,
             knows=self._definitions.__contains__,
         )
-        return Run(claim, self._definitions[job.type], context, self._clock.monotonic() if claimed_at is None else claimed_at)
+        return Run(claim, definition, context, self._clock.monotonic() if claimed_at is None else claimed_at)
 
     def execute(self, run: Run) -> Settlement:
         """Run a sync handler. Never raises."""

@@ -45,14 +45,20 @@ class Reports:
     def settled(self, ended: Iterable[tuple[Settlement, float | None]]) -> None:
         """How these runs ended is stored, and with a completion its children are. Each with the seconds that it ran."""
         events: list[Event] = []
+        has_readers = self.has_readers
         for settlement, seconds in ended:
-            outcome = settlement.outcome
-            if isinstance(outcome, Retried | DeadLettered):
-                _log_failure(settlement.claim.job, outcome)
-            if self.has_readers:
-                error = outcome.reason if isinstance(outcome, Cancelled) else getattr(outcome, "error", None)
-                events.append(self._event(_NAMES[type(outcome)], settlement.claim.job, error=error, seconds=seconds))
-                events += [self._event("queued", child) for child in settlement.children if self._was_accepted(child)]
+            job, outcome = settlement.claim.job, settlement.outcome
+            if type(outcome) is Completed:
+                error = outcome.error
+            elif isinstance(outcome, Retried | DeadLettered):
+                error = outcome.error
+                _log_failure(job, outcome)
+            else:
+                error = outcome.reason if isinstance(outcome, Cancelled) else None
+            if has_readers:
+                events.append(self._event(_NAMES[type(outcome)], job, error=error, seconds=seconds))
+                if settlement.children:
+                    events += [self._event("queued", child) for child in settlement.children if self._was_accepted(child)]
         self._events.emit_all(events)
 
     def lease_lost(self, claim: Claim, seconds: float | None) -> None:

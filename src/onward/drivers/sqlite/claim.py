@@ -70,7 +70,8 @@ def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[st
             rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
         if (handled is None and is_sure and not rows) or (handled and any(row[1] in handled for row in rows)):
             raise _damaged()
-        rows.sort(key=lambda row: (str(row[0]), str(row[1])))
+        if len(queues) > 1:
+            rows.sort(key=lambda row: (str(row[0]), str(row[1])))
         full = len(rows) >= limit
         # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
         sound, bad = _without_bad(rows[:limit])
@@ -98,7 +99,7 @@ def _without_bad(rows: list[Row]) -> tuple[list[Row], list[UnreadableRow]]:
         scheduled_at, id_, _, expires_at = row
         if not isinstance(id_, str) or not is_id(id_):
             bad.append(UnreadableRow(id_, "its id has not the form of an id"))
-        elif not isinstance(scheduled_at, str) or not isinstance(expires_at, str | None):
+        elif not isinstance(scheduled_at, str) or not (expires_at is None or isinstance(expires_at, str)):
             bad.append(UnreadableRow(id_, "scheduled_at or expires_at is no text"))
         else:
             sound.append(row)

@@ -82,6 +82,8 @@ class Turn(Struct, frozen=True, kw_only=True):
     """Due jobs that were past ``expires_at`` and ended cancelled."""
     next_due: timedelta | None = None
     """When the next job of these queues is due; zero when more is due already; None when nothing waits."""
+    blocked: int = 0
+    """How many due jobs of a type that this worker does not know were set aside."""
     leaves_blocked: bool = False
     """Jobs of these types and queues are left blocked, by a worker that does not know their type (``Demand.unblocks``)."""
 

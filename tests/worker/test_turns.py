@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.context import JobContext
@@ -23,7 +24,7 @@ from onward.retry import RetryPolicy
 from onward.rollups import Tally
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import Demand, Settlement, Turn
+from onward.turn import Demand, Extension, Settlement, Turn
 from onward.worker.worker import Worker
 from tests.worker.conftest import PATIENCE, Gate, work_off
 
@@ -133,13 +134,42 @@ def test_jobs_of_a_type_that_nobody_here_knows_are_told_once(
 ) -> None:
     """A renamed job leaves its rows behind; without a word they would wait for ever."""
     store.enqueue([make_new_job("renamed", number) for number in range(3)])
-    worker = make_worker(define_job("work", lambda payload: None, payload=int))
-    work_off(worker)
+    worker = make_worker(define_job("work", lambda payload: None, payload=int), drain=True)
+    worker.run()
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "onward.worker" and record.levelno == logging.WARNING]
+
+    expected = [
+        (
+            "no job of this application is called 'renamed', and of that type 3 wait: load the module that defines it, "
+            "or give the job that replaces it this name as an alias"
+        )
+    ]
+    assert told() == expected
     store.enqueue([make_new_job("elsewhere", 1)])
     for _ in range(25):
         worker.sweeper.tick()
-    told = [record.getMessage() for record in caplog.records if record.name == "onward.worker"]
-    assert told == ["3 jobs of type 'renamed' wait: no job of this application has that name"]
+    assert told() == expected
+
+
+def test_a_drain_begins_with_what_dead_workers_held(
+    make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, events: list[Event]
+) -> None:
+    """It is due, and a worker that ends by itself has told everything that became of it."""
+    work = define_job("work", lambda payload: None, payload=int)
+    innocent, guilty = work.new_job(1), work.new_job(2, priority=1)
+    store.enqueue([innocent, replace(guilty, max_attempts=1)])
+    claims = store.turn(demand=Demand(lease_owner="gone:1:x", slots=2, types={"work": timedelta(seconds=60)})).claims
+    store.extend([Extension(claims[0], began_isolated=True)])
+    clock.advance(61)
+    make_worker(work, drain=True).run()
+    assert [(event.event, event.job_id) for event in events] == [
+        ("reclaimed", innocent.id),
+        ("dead_lettered", guilty.id),
+        ("claimed", innocent.id),
+        ("completed", innocent.id),
+    ]
 
 
 def test_only_the_queues_that_are_served_are_asked(make_worker: MakeWorker, store: MemoryStore) -> None:

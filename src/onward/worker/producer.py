@@ -31,7 +31,9 @@ MOST_HELD = 2000
 
 
 class Producer:
-    """One turn a tick. ``on_drained`` is called when there is nothing left to do and ``drain`` or ``max_jobs`` asks to end then."""
+    """One turn a tick. ``on_drained`` is called when there is nothing left to do and ``drain`` or ``max_jobs`` asks to end then,
+    ``on_set_aside`` when jobs of a type that is not known here were moved out of the way.
+    """
 
     name = "producer"
 
@@ -51,6 +53,7 @@ class Producer:
         drain: bool = False,
         max_jobs: int | None = None,
         on_drained: Callable[[], object] = lambda: None,
+        on_set_aside: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
         self._definitions = definitions
@@ -67,6 +70,7 @@ class Producer:
         self._drain = drain
         self._jobs_left = max_jobs
         self._on_drained = on_drained
+        self._on_set_aside = on_set_aside
         self._pace = Pace()
         self._is_stopping = False
         self._is_in_doubt = False
@@ -94,6 +98,8 @@ class Producer:
             turn = self._turn(demand)
             self._left_blocked = turn.leaves_blocked if demand else self._left_blocked
             self._reports.expired(turn.expired)
+            if turn.blocked:
+                self._on_set_aside()
             self._start(turn.claims)
             pause = self._pause(turn, 0 if demand is None else demand.slots)
         return pause if self._outbox.is_empty else min(pause, max(self._outbox.held_up_for(), 0.0))

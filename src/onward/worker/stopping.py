@@ -67,6 +67,11 @@ class Stopping:
         self._settle_the_rest()
         return is_clean
 
+    @property
+    def left(self) -> float:
+        """Seconds of the grace that are left."""
+        return max(self._left(), 0.0)
+
     def _left(self) -> float:
         return float("inf") if self._ends_at is None else self._ends_at - time.monotonic()
 

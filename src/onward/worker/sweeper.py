@@ -31,6 +31,20 @@ class Sweeper:
         self._reports = reports
         self._interval = interval
         self._unknown = UnknownTypes(store, definitions)
+        self._has_set_aside = False
+        self._is_to_look = False
+
+    def note_set_aside(self) -> bool:
+        """This worker has set aside jobs of a type that it does not know. Says whether for the first time: then a tick should come soon."""
+        is_first = not self._has_set_aside
+        self._has_set_aside = True
+        self._is_to_look = self._is_to_look or is_first
+        return is_first
+
+    def look_at_last(self) -> None:
+        """Before the worker ends by itself: say which jobs it leaves behind. Raises ``StoreError``."""
+        if self._is_to_look:
+            self._unknown.look_now()
 
     def tick(self) -> float:
         if not self._pulse.allows_sweep():
@@ -41,5 +55,8 @@ class Sweeper:
         for job in swept.dead_lettered:
             logger.error("job %s of type %s is dead-lettered: every worker that ran it was lost", job.id, job.type)
         self._reports.swept(swept)
+        if self._is_to_look:
+            self._is_to_look = False
+            self._unknown.look_now()
         self._unknown.look()
         return min(self._interval, PATIENCE.total_seconds()) if swept.suspected else self._interval

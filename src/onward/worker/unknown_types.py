@@ -27,10 +27,13 @@ class UnknownTypes:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Ask at the first call and at each tenth after it. Raises ``StoreError``."""
+        """Look at the first call and at each tenth after it. Raises ``StoreError``."""
         self._looks += 1
-        if self._looks % LOOK_EVERY != 1:
-            return
+        if self._looks % LOOK_EVERY == 1:
+            self.look_now()
+
+    def look_now(self) -> None:
+        """Ask the store, and say what was not said yet. Raises ``StoreError``."""
         rows = self._store.answer("outstanding").rows
         for name in sorted({str(row[0]) for row in rows if row[1] in WAITING}):
             if name in self._definitions or name in self._told:
@@ -38,4 +41,9 @@ class UnknownTypes:
             where = JobFilter(types=(name,), statuses=WAITING)
             if any(job.blocked_by == "type" for job in self._store.find(where, limit=SAMPLE)):
                 self._told.add(name)
-                logger.warning("%d jobs of type %r wait: no job of this application has that name", self._store.count(where), name)
+                logger.warning(
+                    "no job of this application is called %r, and of that type %d wait: load the module that defines it, "
+                    "or give the job that replaces it this name as an alias",
+                    name,
+                    self._store.count(where),
+                )

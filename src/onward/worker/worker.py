@@ -19,7 +19,7 @@ from onward.clock import Clock
 from onward.definition import Duration
 from onward.driver import Store
 from onward.durations import format_duration, parse_duration
-from onward.errors import InvalidDefinition
+from onward.errors import InvalidDefinition, StoreError
 from onward.events import Events
 from onward.inspection import Retention
 from onward.reconciler import Reconciler
@@ -46,6 +46,8 @@ logger = logging.getLogger("onward.worker")
 EXIT_OK = 0
 EXIT_STUCK = 75
 """Half of the slots are held by handlers that do not end: only a new process helps."""
+LONGEST_LAST_SWEEP = 0.5
+"""Seconds for which a worker that has stopped waits for a sweep that has begun: what it changed is to be said."""
 
 
 class Worker:
@@ -135,6 +137,7 @@ class Worker:
             drain=drain,
             max_jobs=max_jobs,
             on_drained=self._run_out,
+            on_set_aside=self._look_at_unknown,
         )
         self.heartbeat = Heartbeat(store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds)
         self.deadlines = Deadlines(
@@ -153,10 +156,9 @@ class Worker:
             return Loop(duty, chance=chance, on_error=lambda error: pulse.fail(), **options)
 
         self._producing = loop(self.producer, rest=self.producer.rest)
-        self._maintenance = [
-            loop(self.sweeper, jitter=0.1),
-            loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0)),
-        ]
+        self._drains = drain
+        self._sweeping = loop(self.sweeper, jitter=0.1)
+        self._pruning = loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0))
         # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
         self.watching = [loop(self.heartbeat, longest_back_off=pulse.interval), loop(self.deadlines, longest_back_off=1.0)]
 
@@ -174,7 +176,7 @@ class Worker:
         """
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
-        for loop in (*self.watching, *self._maintenance):
+        for loop in (*self.watching, self._pruning):
             loop.start()
         if self._reconcilers:
             threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
@@ -217,6 +219,10 @@ class Worker:
     def _serve(self) -> None:
         """Work, and wind down whatever ends that. Raises ``KeyboardInterrupt`` for the second Ctrl-C, wherever it falls."""
         try:
+            if self._drains:
+                # What a dead worker held is due only once it is taken back, and a drain may be over before another thread has done that.
+                self._sweeping.step()
+            self._sweeping.start()
             self._producing.run()
         except KeyboardInterrupt:
             logger.info("Ctrl-C: no new jobs, running ones may end within the grace; press it again to quit at once")
@@ -228,10 +234,13 @@ class Worker:
 
     def _wind_down(self) -> None:
         began = time.monotonic()
-        for loop in self._maintenance:
+        for loop in (self._sweeping, self._pruning):
             loop.stop()
         self.ask_to_stop()
         self.was_clean = self._stopping.run()
+        self._sweeping.join(min(self._stopping.left, LONGEST_LAST_SWEEP))
+        if self.ran_out:
+            self._look_at_last()
         for loop in self.watching:
             loop.stop()
         self.slots.close()
@@ -250,6 +259,16 @@ class Worker:
     def _run_out(self) -> None:
         self.ran_out = True
         self.ask_to_stop()
+
+    def _look_at_unknown(self) -> None:
+        if self.sweeper.note_set_aside():
+            self._sweeping.wake()
+
+    def _look_at_last(self) -> None:
+        try:
+            self.sweeper.look_at_last()
+        except StoreError as error:
+            logger.warning("which jobs are left behind was not found out: %s", error)
 
     def _give_up(self) -> None:
         if self._must_end_when_stuck:

@@ -22,6 +22,7 @@ class Taken(Struct, frozen=True):
     claims: tuple[Claim, ...]
     expired: tuple[Job, ...]
     next_due: timedelta | None
+    blocked: int
     leaves_blocked: bool
 
 
@@ -47,7 +48,7 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
         else:
             claims.append(_take(tables, job, demand, now))
     next_due = timedelta(0) if is_more_due else _next_due(tables, demand, now)
-    return Taken(tuple(claims), tuple(expired), next_due, any(True for _ in _blocked(tables, demand)))
+    return Taken(tuple(claims), tuple(expired), next_due, blocked, any(True for _ in _blocked(tables, demand)))
 
 
 def _due(tables: Tables, demand: Demand, now: datetime) -> Iterator[Job]:

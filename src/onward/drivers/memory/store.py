@@ -27,7 +27,7 @@ from onward.rollups import Rollup, Tally, minute_of
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
 
-NOTHING_TAKEN = Taken((), (), None, False)
+NOTHING_TAKEN = Taken((), (), None, 0, False)
 
 
 class MemoryStore(Store):
@@ -111,6 +111,7 @@ class MemoryStore(Store):
             claims=taken.claims,
             expired=taken.expired,
             next_due=taken.next_due,
+            blocked=taken.blocked,
             leaves_blocked=taken.leaves_blocked,
         )
 

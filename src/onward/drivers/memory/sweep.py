@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -12,7 +13,7 @@ from onward.drivers.memory.tables import Tables
 from onward.inspection import Retention
 from onward.jobs import LONGEST_LEASE, Job
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
-from onward.rollups import MERGED_AFTER, minute_of, summed
+from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Cell, Rollup, minute_of, summed
 from onward.status import Status
 from onward.turn import Swept
 
@@ -64,12 +65,20 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
 
 def _merge_rollups(tables: Tables, now: datetime, kept_for: timedelta | None) -> None:
     """Make one row of those of all workers for minutes that nobody writes any more, and delete those past their retention."""
-    old = [one for one in tables.rollups.values() if one.minute < minute_of(now - MERGED_AFTER)]
-    for one in old:
-        tables.remove_rollup(one)
-    for merged in summed(old):
-        if kept_for is None or merged.minute >= minute_of(now - kept_for):
+    since, before = minute_of(now - MERGED_WITHIN), minute_of(now - MERGED_AFTER)
+    old: dict[Cell, list[Rollup]] = defaultdict(list)
+    for one in tables.rollups.values():
+        if since <= one.minute < before:
+            old[one.cell].append(one)
+    for crowd in old.values():
+        if len(crowd) > 1:
+            for one in crowd:
+                tables.remove_rollup(one)
+            (merged,) = summed(crowd)
             tables.put_rollup(merged)
+    for one in list(tables.rollups.values()):
+        if kept_for is not None and one.minute < minute_of(now - kept_for):
+            tables.remove_rollup(one)
 
 
 def _swept(returned: Iterable[Job], *, expired: tuple[Job, ...] = (), unblocked: int = 0) -> Swept:

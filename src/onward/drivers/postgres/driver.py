@@ -153,6 +153,7 @@ class PostgresStore(Store):
             claims=found.claims,
             expired=found.expired,
             next_due=found.next_due,
+            blocked=found.blocked,
             leaves_blocked=found.leaves_blocked,
         )
 
@@ -177,7 +178,13 @@ class PostgresStore(Store):
                 if not found.claims:
                     raise
                 logger.warning("rows that are in the way of claims could not be moved aside: %s", error)
-        return Turn(claims=tuple(found.claims), expired=tuple(found.expired), next_due=found.next_due, leaves_blocked=found.leaves_blocked)
+        return Turn(
+            claims=tuple(found.claims),
+            expired=tuple(found.expired),
+            next_due=found.next_due,
+            blocked=found.blocked,
+            leaves_blocked=found.leaves_blocked,
+        )
 
     def extend(self, extensions: Sequence[Extension]) -> Extended:
         return self._database.write(lambda now: sweep.extend(extensions, now), is_spare=True)

@@ -47,6 +47,7 @@ def turn(
         claims=tuple(found.claims),
         expired=tuple(found.expired),
         next_due=found.next_due,
+        blocked=found.blocked,
         leaves_blocked=found.leaves_blocked,
     )
 

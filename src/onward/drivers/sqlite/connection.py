@@ -72,7 +72,7 @@ def execute(connection: sqlite3.Connection, sql: str, deadline: float, path: str
         if left <= 0:
             raise StoreBusy(
                 f"another connection held the write lock of {path} for longer than the timeout: nothing was stored; "
-                "keep transactions short, and try again"
+                "if it is your own transaction, pass its connection as within=; else keep transactions short, and try again"
             )
         time.sleep(min(wait, left))
         crowded = now - started > CROWDED_AFTER

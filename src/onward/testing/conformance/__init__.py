@@ -45,7 +45,7 @@ from onward.testing.conformance.edges import TestMoments, TestOrders, TestSetAsi
 from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
-from onward.testing.conformance.lease import TestLease, TestLostLease  # noqa: E402
+from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
@@ -84,6 +84,7 @@ __all__ = [
     "TestLease",
     "TestLostLease",
     "TestManyKeys",
+    "TestManyLost",
     "TestMergedRollups",
     "TestMoments",
     "TestNeighbours",

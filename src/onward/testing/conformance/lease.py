@@ -132,6 +132,25 @@ class TestLostLease:
         assert (read(store, good).status, read(store, child).status) == (Status.COMPLETED, Status.QUEUED)
 
 
+class TestManyLost:
+    """As a worker meets it that was frozen: everything it held is another's by now."""
+
+    @pytest.mark.parametrize("result", [None, "1"])
+    def test_many_lost_claims_settle_nothing(self, store: Store, clock: FakeClock, result: str | None) -> None:
+        """Not even together, in whatever way a store ends many at once."""
+        for _ in range(20):
+            enqueue(store)
+        taken = claim(store, 20)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        newest = claim(store, 20, owner=OTHER)
+        settlements = [Settlement(claim=one, outcome=Completed(result)) for one in taken]
+        assert store.turn(settlements).lost == tuple(settlements)
+        assert [read(store, one) for one in newest] == [one.job for one in newest]
+        assert len(store.turn([Settlement(claim=one, outcome=Completed(result)) for one in newest]).settled) == 20
+        assert {(read(store, one).status, read(store, one).result) for one in newest} == {(Status.COMPLETED, result)}
+
+
 class TestLease:
     """A lease holds until somebody takes it away, and the heartbeat renews it."""
 

@@ -12,11 +12,12 @@ from onward.clock import FakeClock
 from onward.driver import Store
 from onward.inspection import Retention
 from onward.outcome import Completed, DeadLettered, Outcome, Retried
-from onward.rollups import Rollup, Tally, bucket_of, minute_of, summed
+from onward.rollups import MERGED_WITHIN, Rollup, Tally, bucket_of, minute_of, summed
 from onward.testing.conformance.steps import NO_DELAY, PAST_LEASE, claim, claim_one, enqueue
 from onward.turn import Claim, Settlement
 
 LONG_AGO = timedelta(days=3650)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 def end(store: Store, tally: Tally, *, outcome: Outcome | None = None, count: int = 1, **fields: Any) -> None:
@@ -180,6 +181,36 @@ class TestMergedRollups:
         clock.advance(timedelta(minutes=3))
         store.prune(Retention())
         assert sorted(one.worker for one in store.rollups(began)) == ["one", "other"]
+
+    def test_which_minutes_are_merged(self, store: Store, clock: FakeClock) -> None:
+        """Those that began more than five minutes ago, in the last two days: the pruner need not walk through months."""
+        began = clock.now().replace(second=0, microsecond=0)
+        oldest, old, new, newest = (began + age for age in (MINUTE, 2 * MINUTE, MERGED_WITHIN - 4 * MINUTE, MERGED_WITHIN - 3 * MINUTE))
+        for moment in (oldest, old, new, newest):
+            clock.advance(moment - clock.now())
+            for name in ("one", "other"):
+                end(store, Tally(name))
+            end(store, Tally("alone"), type="mail")
+        clock.advance(began + MERGED_WITHIN + 2 * MINUTE - clock.now())
+        store.prune(Retention(rollups=None))
+        rows_in = {
+            moment: sorted(one.worker for one in rows(store, clock) if one.minute == minute_of(moment))
+            for moment in (oldest, old, new, newest)
+        }
+        assert rows_in[oldest] == rows_in[newest] == ["alone", "one", "other"]
+        for moment in (old, new):
+            assert len(rows_in[moment]) == 2
+            assert "alone" in rows_in[moment]
+
+    def test_a_minute_is_kept_for_as_long_as_was_asked(self, store: Store, clock: FakeClock) -> None:
+        """By the minute."""
+        end(store, Tally("one"))
+        clock.advance(HOUR)
+        store.prune(Retention(rollups=HOUR))
+        assert len(rows(store, clock)) == 1
+        clock.advance(MINUTE)
+        store.prune(Retention(rollups=HOUR))
+        assert rows(store, clock) == []
 
     def test_they_outlive_their_jobs_and_end_with_their_own_retention(self, store: Store, clock: FakeClock) -> None:
         """Charts go further back than rows."""

@@ -48,7 +48,7 @@ lock:  ## pin the tools anew: requirements/*.in become requirements/*.txt
 	scripts/lock.sh $(PYTHON)
 
 clean:  ## remove everything that these commands made
-	rm -rf .venv .venv-* site .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
+	rm -rf .venv .venv-[0-9]* site .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
 
 torture torture-release: $(READY)  ## kill, freeze, starve and cut off workers, stores and disks, and check every promise; the second for an hour and a half (SEED=7 repeats the choices of a run)
 	scripts/torture.sh $(if $(filter torture-release,$@),release,quick)

@@ -18,7 +18,7 @@ from onward.errors import InvalidSetting
         ("postgresql://me@h/d?pasword=secret", "pasword= means nothing .*did you mean 'password'"),
         (
             "postgresql://h/d?color=red",
-            "color= means nothing .*known are schema, timeout, connections, notify, prepare, and those of libpq",
+            "color= means nothing .*known are schema, timeout, connections, notify, prepare, durability, and those of libpq",
         ),
         ("postgresql://me:%zzsecret@h/d", "percent"),
         ("postgresql://me:secret@[::1/d", "IPv6"),

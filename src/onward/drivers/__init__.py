@@ -19,8 +19,9 @@ EXAMPLES = "sqlite:///file.db (relative), sqlite:////absolute/file.db, postgresq
 def connect(url: str, *, clock: Clock, strict: bool = False, migrate: bool = False) -> Store:
     """Make the store that ``url`` names. Nothing is opened before the first use.
 
-    ``sqlite:///file.db?prefix=onward_&timeout=5s&network_file_system=allow``: ``prefix`` begins the names of the tables, ``timeout`` is
-    how long a write waits for another writer. ``strict`` refuses callers' connections that could lose commits at a power cut.
+    ``sqlite:///file.db?prefix=onward_&timeout=5s&durability=strict&network_file_system=allow``: ``prefix`` begins the names of the
+    tables, ``timeout`` is how long a write waits for another writer, ``durability`` may be ``relaxed`` on both databases
+    (``onward.drivers.durability``). ``strict`` refuses callers' connections that could lose commits at a power cut.
     ``postgresql://user@host/database?schema=onward&timeout=5s&connections=10&notify=off&prepare=off``, and all that libpq knows.
     ``migrate`` makes or changes the tables in Postgres at the first use; in SQLite that is always done.
     Raises ``InvalidSetting`` for a URL that names no backend, or one whose library is not installed.

@@ -42,6 +42,7 @@ def _check_sqlite(url: str) -> None:
             prefix=options.get("prefix", sqlite.PREFIX),
             timeout=options.get("timeout", sqlite.TIMEOUT),
             allow_network_file_system=options.get("allow_network_file_system", False),
+            relaxed=options.get("relaxed", False),
         )
         read, again = sqlite.read_url(written)
         must(Path("/", read) == Path("/", path), f"the path {path!r} comes back as {read!r}")
@@ -51,7 +52,7 @@ def _check_sqlite(url: str) -> None:
 
 
 def _usual() -> dict[str, object]:
-    return {"prefix": sqlite.PREFIX, "timeout": sqlite.TIMEOUT, "allow_network_file_system": False}
+    return {"prefix": sqlite.PREFIX, "timeout": sqlite.TIMEOUT, "allow_network_file_system": False, "relaxed": False}
 
 
 def _check_postgres(url: str) -> None:

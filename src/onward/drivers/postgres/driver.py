@@ -68,13 +68,14 @@ class PostgresStore(Store):
         connections: int = CONNECTIONS,
         notify: bool = True,
         prepare: bool = True,
+        relaxed: bool = False,
         listen_url: str | None = None,
         migrate: bool = False,
     ) -> None:
         self.clock = clock
         self.schema = check_schema(schema)
         self.url = write_url(url, schema)
-        self._text = StatementText(schema, notify=notify)
+        self._text = StatementText(schema, notify=notify, relaxed=relaxed)
         self._schema = Schema(url, schema, migrate=migrate, place=self.url)
         self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
         self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)

@@ -39,7 +39,7 @@ class StatementText:
     there every job is told of, whenever it is due; ours only tell of those that an idle worker would meet too late.
     """
 
-    def __init__(self, schema: str, *, notify: bool) -> None:
+    def __init__(self, schema: str, *, notify: bool, relaxed: bool = False) -> None:
         self.schema = schema
         self.notifies = notify
         package = files("onward.drivers.postgres")
@@ -52,6 +52,7 @@ class StatementText:
             "attempt_columns": _read("attempt", ATTEMPT_COLUMNS),
             # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
             "tell": f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
+            "relaxed": ", set_config('synchronous_commit', 'off', true) AS relaxed" if relaxed else "",
             "highest": str(HIGHEST),
             "longest_lease": f"interval '{LONGEST_LEASE.total_seconds():.0f} seconds'",
             "moment": f"coalesce(:now::text::timestamptz, {NOW})",

@@ -232,10 +232,11 @@ WHERE rollup.minute = value ->> 0 AND rollup.queue = value ->> 1 AND rollup.type
 --     A locked row keeps its place (ctid), which saves a descent of the primary key for each; one that was changed in the moment
 --     before has another place, and the next claim finds it.
 --   No filter by type before the LIMIT: it would walk every unknown row at the head of the queue.
+--   {relaxed}: with durability=relaxed, the commit of this transaction does not wait for the disk (onward.drivers.durability).
 --   LIMIT (SELECT 100000): a bound that the planner cannot see, for which it assumes a tenth of the rows. Without it, it takes the scan to be
 --     so dear that it compiles the statement each time (JIT: 130 ms instead of 1).
 WITH RECURSIVE clock AS MATERIALIZED (
-    SELECT coalesce(:now::text::timestamptz, statement_timestamp()) AS now
+    SELECT coalesce(:now::text::timestamptz, statement_timestamp()) AS now{relaxed}
 ), lane (queue, priority, first_at) AS (
     SELECT first.* FROM (
         SELECT asked.queue FROM json_array_elements_text(:queues::text::json) AS asked (queue) LIMIT (SELECT 100000)

@@ -11,6 +11,7 @@ from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
+from onward.drivers.durability import is_relaxed
 from onward.durations import parse_duration
 from onward.errors import InvalidSetting, InvalidTime
 from onward.spelling import nearest
@@ -18,7 +19,7 @@ from onward.spelling import nearest
 SCHEMA = "onward"
 TIMEOUT = timedelta(seconds=5)
 CONNECTIONS = 10
-OURS = ("schema", "timeout", "connections", "notify", "prepare")
+OURS = ("schema", "timeout", "connections", "notify", "prepare", "durability")
 DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 _SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
@@ -49,19 +50,23 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
     options: dict[str, Any] = {}
     others: list[tuple[str, str]] = []
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name == "schema":
-            options["schema"] = check_schema(value)
-        elif name == "timeout":
-            options["timeout"] = _timeout(value)
-        elif name == "connections":
-            options["connections"] = _count(value)
-        elif name in ("notify", "prepare"):
-            options[name] = _switch(name, value)
+        if name in OURS:
+            options |= _read_option(name, value)
         else:
             others.append((name, value))
     conninfo = _join(parts.netloc, parts.path, urlencode(others, quote_via=quote))
     _refuse_what_libpq_cannot_read(conninfo, [name for name, _ in others])
     return conninfo, options
+
+
+def _read_option(name: str, value: str) -> dict[str, Any]:
+    if name == "schema":
+        return {name: check_schema(value)}
+    if name == "timeout":
+        return {name: _timeout(value)}
+    if name == "connections":
+        return {name: _count(value)}
+    return {"relaxed": is_relaxed(value)} if name == "durability" else {name: _switch(name, value)}
 
 
 def _refuse_what_libpq_cannot_read(conninfo: str, names: list[str]) -> None:

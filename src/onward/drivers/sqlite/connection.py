@@ -19,9 +19,12 @@ RETRY_AT_MOST = 0.0003
 CROWDED_AFTER = 0.2
 RETRY_IN_A_CROWD = (0.001, 0.005)
 # SQLite's own busy handler sleeps ever longer and starves behind a busy worker (an insert took 731 ms, against 0.5 ms this way).
+DURABLE = "PRAGMA synchronous = FULL"
+# A commit is written and not waited for; the next one that is durable waits for both.
+RELAXED = "PRAGMA synchronous = NORMAL"
 PRAGMAS = (
     "PRAGMA busy_timeout = 0",
-    "PRAGMA synchronous = FULL",
+    DURABLE,
     "PRAGMA mmap_size = 0",
     "PRAGMA journal_size_limit = 67108864",
     # In KiB: a batch of 10,000 jobs fits, so that its pages go to the log once.

@@ -52,7 +52,8 @@ _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 class SQLiteStore(Store):
     """Jobs in the SQLite file at ``path``, which may be the application's own; it becomes WAL.
 
-    ``timeout`` is how long a write waits for other writers. ``strict`` refuses callers' connections with ``synchronous`` below FULL.
+    ``timeout`` is how long a write waits for other writers. ``relaxed`` is explained in ``onward.drivers.durability``. ``strict`` refuses
+    callers' connections with ``synchronous`` below FULL.
     ``poll`` is how often ``wait`` looks by itself behind the file's events. ``file_system`` names the file system of a path; handed in,
     so that tests can say "nfs". Nothing is opened before the first use.
     """
@@ -68,6 +69,7 @@ class SQLiteStore(Store):
         prefix: str = PREFIX,
         timeout: timedelta = TIMEOUT,
         allow_network_file_system: bool = False,
+        relaxed: bool = False,
         poll: timedelta = timedelta(seconds=1),
         file_system: Callable[[Path], str] = file_system_of,
     ) -> None:
@@ -80,7 +82,10 @@ class SQLiteStore(Store):
         self.strict = strict
         self.prefix = prefix
         self.timeout = timeout
-        self.url = write_url(self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system)
+        self.relaxed = relaxed
+        self.url = write_url(
+            self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system, relaxed=relaxed
+        )
         text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
         self.statements = load_statements(text, prefix=prefix, **column_lists())
         self._file = SQLiteFile(
@@ -169,6 +174,7 @@ class SQLiteStore(Store):
                 lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now(), claim, tally)),
                 lambda: tuple(one.claim.id for one in settlements),
                 sees=demand is not None,
+                relaxed=self.relaxed,
             )
         finally:
             self._last_turn = time.monotonic()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from onward.drivers.fork import Forked
 from onward.drivers.sqlite.commit import commit, roll_back
-from onward.drivers.sqlite.connection import become_wal, close_quietly, connect, create, execute, forget, identity
+from onward.drivers.sqlite.connection import DURABLE, RELAXED, become_wal, close_quietly, connect, create, execute, forget, identity
 from onward.drivers.sqlite.fair_lock import FairLock
 from onward.drivers.sqlite.file_system import is_network
 from onward.drivers.sqlite.migrate import migrate
@@ -57,6 +57,7 @@ class SQLiteFile(Forked):
         """Threads that are inside a transaction of the store's own. More than one only while those that took too long come back."""
         self._identity: tuple[int, int] | None = None
         self._writer: sqlite3.Connection | None = None
+        self._is_relaxed = False
         self._readers = Readers(self.path)
         self._seen_version = -1
         self._is_held = False
@@ -117,6 +118,7 @@ class SQLiteFile(Forked):
         if self._writer is not None:
             close_quietly(self._writer)
             self._writer = None
+            self._is_relaxed = False
             self._seen_version = -1
 
     def _drop_readers(self) -> None:
@@ -132,27 +134,35 @@ class SQLiteFile(Forked):
 
     # -- write -------------------------------------------------------------------------------------------------------
 
-    def write(self, work: Callable[[sqlite3.Cursor], T], ids: Callable[[], tuple[str, ...]] = tuple, *, sees: bool = False) -> T:
+    def write(
+        self, work: Callable[[sqlite3.Cursor], T], ids: Callable[[], tuple[str, ...]] = tuple, *, sees: bool = False, relaxed: bool = False
+    ) -> T:
         """Run ``work`` in one transaction that holds the write lock from its start. ``ids`` are named when the commit's outcome is unknown.
 
-        ``sees`` remembers that everything committed so far has been seen; ``has_news`` looks for what came after.
+        ``sees`` remembers that everything committed so far has been seen; ``has_news`` looks for what came after. ``relaxed`` does not
+        wait for the disk (``onward.drivers.durability``).
         """
         self.refuse_inside()
         with self.place() as deadline:
             try:
                 self._open(deadline)
-                return self._write(work, ids, deadline, sees)
+                return self._write(work, ids, deadline, sees, relaxed)
             except BaseException as error:
                 is_stuck = self._writer is not None and self._writer.in_transaction
                 if is_stuck or isinstance(error, StoreUnavailable | OutcomeUnknown):
                     self._drop_writer()
                 raise
 
-    def _write(self, work: Callable[[sqlite3.Cursor], T], ids: Callable[[], tuple[str, ...]], deadline: float, sees: bool) -> T:
+    def _write(
+        self, work: Callable[[sqlite3.Cursor], T], ids: Callable[[], tuple[str, ...]], deadline: float, sees: bool, relaxed: bool
+    ) -> T:
         self.check_identity()
         if self._writer is None:
             self._writer = connect(self.path, deadline)
         connection = self._writer
+        if relaxed != self._is_relaxed:
+            execute(connection, RELAXED if relaxed else DURABLE, deadline, str(self.path))
+            self._is_relaxed = relaxed
         execute(connection, "BEGIN IMMEDIATE", deadline, str(self.path))
         try:
             if sees:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode, urlsplit
 
+from onward.drivers.durability import is_relaxed
 from onward.durations import parse_duration
 from onward.errors import InvalidSetting, InvalidTime
 from onward.settings import safe_url
 from onward.spelling import did_you_mean
 
-OPTIONS = ("prefix", "timeout", "network_file_system")
+OPTIONS = ("prefix", "timeout", "network_file_system", "durability")
 PREFIX = "onward_"
 TIMEOUT = timedelta(seconds=5)
 
@@ -44,6 +45,8 @@ def read_url(url: str) -> tuple[str, dict[str, Any]]:
             options["timeout"] = _timeout(value)
         elif name == "network_file_system":
             options["allow_network_file_system"] = _permission(value)
+        elif name == "durability":
+            options["relaxed"] = is_relaxed(value)
         else:
             raise InvalidSetting(f"{name}= means nothing in a sqlite:// URL{did_you_mean(name, OPTIONS)}")
     return path, options
@@ -62,7 +65,7 @@ def _timeout(value: str) -> timedelta:
         raise InvalidSetting(f"timeout: {error}") from None
 
 
-def write_url(path: Path, *, prefix: str, timeout: timedelta, allow_network_file_system: bool) -> str:
+def write_url(path: Path, *, prefix: str, timeout: timedelta, allow_network_file_system: bool, relaxed: bool) -> str:
     """Write the URL of the file at ``path``, with the options that are not as usual."""
     options = {}
     if prefix != PREFIX:
@@ -71,5 +74,7 @@ def write_url(path: Path, *, prefix: str, timeout: timedelta, allow_network_file
         options["timeout"] = f"{timeout.total_seconds():.6f}".rstrip("0").rstrip(".") + "s"
     if allow_network_file_system:
         options["network_file_system"] = "allow"
+    if relaxed:
+        options["durability"] = "relaxed"
     query = f"?{urlencode(options)}" if options else ""
     return f"sqlite:///{quote(os.fsencode(path), safe='/:@~')}{query}"

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from onward.clock import FakeClock
+from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.statements import run
 from onward.drivers.sql.turn import turn
 from onward.drivers.sqlite.claim import READ_AT_ONCE, claim
 from onward.drivers.sqlite.driver import SQLiteStore
+from onward.errors import StoreUnavailable
 from onward.inspection import JobFilter, Retention
 from onward.status import Status
 from onward.testing.factories import make_new_job
@@ -194,3 +196,37 @@ def test_many_claims_are_read_in_pieces(store: SQLiteStore) -> None:
     accepted = store.enqueue([make_new_job(type="work") for _ in range(2 * READ_AT_ONCE + 1)])
     many = Demand(lease_owner="host:1:one", slots=len(accepted), types=DEMAND.types)
     assert {one.id for one in store.turn(demand=many).claims} == {one.id for one in accepted}
+
+
+def change_behind_the_index(store: SQLiteStore, job_id: str, **columns: object) -> None:
+    """Leave the entry of a row in the index of what is due as it is while the row changes."""
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        where = "WHERE name = 'onward_jobs_claim'"
+        index = connection.execute(f"SELECT * FROM sqlite_master {where}").fetchone()
+        connection.execute(f"DELETE FROM sqlite_master {where}")
+        connection.execute("PRAGMA writable_schema = RESET")
+        settings = ", ".join(f"{name} = :{name}" for name in columns)
+        connection.execute(f"UPDATE onward_jobs SET {settings} WHERE id = :id", columns | {"id": job_id})
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", index)
+        connection.execute("PRAGMA writable_schema = RESET")
+
+
+@pytest.mark.parametrize("case", ["ours since before", "completed in this moment"])
+def test_a_row_that_only_the_index_has_as_due_is_never_taken_for_a_claim(tmp_path: Path, case: str) -> None:
+    """A damaged file must be told, not run from: the same run would be claimed at every turn."""
+    clock = FakeClock()
+    asked = make_new_job()
+    store = SQLiteStore(tmp_path / "jobs.db", clock=clock)
+    store.enqueue([asked])
+    store.close()
+    row = {"status": "in_progress", "lease_owner": DEMAND.lease_owner, "started_at": "2025-12-31T23:59:59.000000Z"}
+    if case == "completed in this moment":
+        row = {"status": "completed", "lease_owner": None, "started_at": write_instant(clock.now())}
+    change_behind_the_index(store, asked.id, **row)
+    again = SQLiteStore(tmp_path / "jobs.db", clock=clock)
+    with pytest.raises(StoreUnavailable, match=r"is damaged .*does not agree"):
+        again.turn(demand=DEMAND)
+    assert again.get(asked.id).fence == 0
+    again.close()

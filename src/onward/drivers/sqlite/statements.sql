@@ -230,12 +230,12 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retryi
 -- What `claim` has just taken of these, as one JSON text and in no order: it is put together while Python's other threads run, where each
 -- row of RETURNING would wait for them once, and it is read twice as quickly. Fails where a column holds bytes.
 SELECT json_group_array({job_object}) FROM {prefix}jobs
-WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND lease_owner = :lease_owner AND started_at = :now;
+WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_owner = :lease_owner AND started_at = :now;
 
 -- name: claimed_rows
 -- The same as rows, each of which may be unreadable by itself.
 SELECT {columns} FROM {prefix}jobs
-WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'in_progress' AND lease_owner = :lease_owner AND started_at = :now;
+WHERE id IN (SELECT value FROM json_each(:ids)) AND lease_owner = :lease_owner AND started_at = :now;
 
 -- name: block
 -- A due job of a type that this worker does not know is set aside; it spends no try, and no later claim walks over it.

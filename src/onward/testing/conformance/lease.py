@@ -150,6 +150,39 @@ class TestManyLost:
         assert len(store.turn([Settlement(claim=one, outcome=Completed(result)) for one in newest]).settled) == 20
         assert {(read(store, one).status, read(store, one).result) for one in newest} == {(Status.COMPLETED, result)}
 
+    @pytest.mark.parametrize("result", [None, "1"])
+    def test_many_claims_that_were_swept_and_wait_again_settle_nothing(self, store: Store, clock: FakeClock, result: str | None) -> None:
+        """Their rows have the same fence still."""
+        for _ in range(20):
+            enqueue(store)
+        taken = claim(store, 20)
+        clock.advance(PAST_LEASE)
+        store.sweep()
+        before = state(store)
+        settlements = [Settlement(claim=one, outcome=Completed(result)) for one in taken]
+        assert store.turn(settlements).lost == tuple(settlements)
+        assert state(store) == before
+
+    @pytest.mark.parametrize("result", [None, "1"])
+    def test_many_endings_change_no_other_job(self, store: Store, result: str | None) -> None:
+        """Each frees its key and brings its child; what else runs with the same fence goes on, here and elsewhere."""
+        for number in range(22):
+            enqueue(store, key=f"k{number}")
+        *ending, own = claim(store, 21)
+        foreign = claim_one(store, owner=OTHER)
+        children = [make_new_job("mail", delay=SOON) for _ in ending]
+        settlements = [
+            Settlement(claim=one, outcome=Completed(result), children=(child,), keeps_history=True)
+            for one, child in zip(ending, children, strict=True)
+        ]
+        assert store.turn(settlements).settled == tuple(settlements)
+        assert {(read(store, one).status, read(store, one).result) for one in ending} == {(Status.COMPLETED, result)}
+        assert [len(store.history(one.id)) for one in ending] == [1] * len(ending)
+        assert [read(store, child).status for child in children] == [Status.QUEUED] * len(children)
+        assert [read(store, one) for one in (own, foreign)] == [own.job, foreign.job]
+        accepted = store.enqueue([make_new_job(key=f"k{number}") for number in range(22)])
+        assert sorted(one.id for one in accepted if not one.is_new) == sorted([own.id, foreign.id])
+
 
 class TestLease:
     """A lease holds until somebody takes it away, and the heartbeat renews it."""

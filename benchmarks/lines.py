@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from benchmarks import measures
+from benchmarks import depth, measures
 from benchmarks.measures import Measure
 
 STORES = ("sqlite", "postgres")
@@ -40,6 +40,8 @@ def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
     yield from _enqueues(store, seconds, scale)
     yield from _drains(store, scale)
     yield from _waits(store, seconds, scale)
+    yield from _logs(store, scale)
+    yield from _depths(store, seconds, scale)
 
 
 def _both(measure: Measure) -> dict[str, Side]:
@@ -98,3 +100,37 @@ def _waits(store: str, seconds: float, scale: float) -> Iterator[Line]:
     yield Line(name="enqueue beside a drain", store=store, **_both(measure), figure="p50_us")
     measure = partial(measures.drain_beside_requests, count=int(20_000 * scale))
     yield Line(name="drain beside enqueues", store=store, **_both(measure))
+
+
+def _logs(store: str, scale: float) -> Iterator[Line]:
+    measure = partial(measures.logged_drain, count=int(20_000 * scale), batch=100)
+    yield Line(name="log of a drain", store=store, **_both(measure), figure="log_bytes", most=1.3)
+
+
+def _depths(store: str, seconds: float, scale: float) -> Iterator[Line]:
+    drain = partial(measures.drain, count=int(20_000 * scale), batch=BATCH[store])
+    enqueue = partial(measures.one, seconds=seconds)
+    for kinds, rows, least in (
+        (("future",), 1_000_000, 0.9),
+        (("finished",), 1_000_000, 0.9),
+        (("future", "finished"), 1_000_000, 0.9),
+        (("unknown",), 1_000_000, 0.9),
+        (("finished",), 10_000_000, 0.8),
+    ):
+        rows = int(rows * scale)
+        for what, measure in (("drain", drain), ("enqueue", enqueue)):
+            yield Line(
+                name=f"depth, {what} behind {rows:,} {' and '.join(kinds)}",
+                store=store,
+                onward=Side("onward", depth.behind(kinds, rows, measure)),
+                against=Side("onward", depth.behind((), 0, measure)),
+                least=least,
+            )
+    yield Line(
+        name="depth, claims among many",
+        store=store,
+        onward=Side("onward", partial(depth.claims, ready=int(1_000_000 * scale))),
+        against=Side("onward", partial(depth.claims, ready=1_000)),
+        figure="p95_us",
+        most=1.5,
+    )

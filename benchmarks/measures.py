@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from benchmarks.places import Place, processor_seconds
 from benchmarks.probe import WAITS
 from benchmarks.processes import Workers, role_in_background, run_role, workers
+from benchmarks.write_ahead import written
 
 Figures: TypeAlias = dict[str, float]
 Measure: TypeAlias = Callable[[Place], Figures]
@@ -70,6 +71,14 @@ def _drained(place: Place, at_work: Workers, count: int) -> Figures:
     if probe.count != count:
         figures["ran_again"] = float(probe.count - count)
     return figures
+
+
+def logged_drain(place: Place, *, count: int, batch: int) -> Figures:
+    """A drain, with how many commits and how many bytes of the write-ahead log it takes a job."""
+    fill(place, count)
+    with written(place) as log, workers(place, batch=batch) as at_work:
+        figures = _drained(place, at_work, count)
+    return figures | {"commits": log.commits / count, "log_bytes": log.size / count}
 
 
 def pickup(place: Place, *, count: int = 200, pause: float = 0.05) -> Figures:

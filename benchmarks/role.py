@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from benchmarks.application import JOBS, Work, encoded, raw_handler
+from onward.turn import Demand
 
 URL = "BENCHMARK_URL"
 WARM_UP = 50
@@ -29,7 +30,7 @@ def main() -> int:
     """Do what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.role")
     parser.add_argument("subject", choices=("raw", "onward"))
-    parser.add_argument("role", choices=("one", "threads", "awaiting", "bulk", "tables", "fill", "ping", "worker"))
+    parser.add_argument("role", choices=("one", "threads", "awaiting", "bulk", "tables", "fill", "ping", "claims", "worker"))
     parser.add_argument("--job", default="async-0", choices=JOBS)
     parser.add_argument("--count", type=int, default=0, help="jobs, for bulk, fill and ping")
     parser.add_argument("--callers", type=int, default=1)
@@ -189,6 +190,7 @@ class OnwardSender(Sender):
         from onward import Onward
 
         self._app = Onward(url, jobs=JOBS.values(), migrate=True)
+        self._app.store.open()
         self._job = JOBS[given.job]
         self._is_keyed = given.keyed
         self._keys = f"{os.getpid()}-{time.monotonic_ns()}"
@@ -212,6 +214,18 @@ class OnwardSender(Sender):
         began = time.perf_counter()
         write(url, [encoded(Work(number)) for number in range(given.count)])
         return {"rate": given.count / (time.perf_counter() - began)}
+
+    def claims(self, given: argparse.Namespace) -> dict[str, float]:
+        """Ten jobs at a time, as a worker with ten free slots takes them."""
+        demand = Demand(lease_owner="benchmark:1:claims", slots=10, types=self._app.definitions.leases())
+        clock, latencies = time.perf_counter, []
+        began = last = clock()
+        for _ in range(given.count):
+            self._app.store.turn(demand=demand)
+            now = clock()
+            latencies.append(now - last)
+            last = now
+        return quantiles(latencies, last - began)
 
     def awaiting(self, given: argparse.Namespace) -> dict[str, float]:
         """Many callers on one event loop."""

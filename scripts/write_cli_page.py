@@ -20,8 +20,8 @@ OPENING = """\
 <!-- Written by scripts/write_cli_page.py from the commands' help. Change the help, then run the script. -->
 
 `onward -A myapp.jobs:app worker` runs the jobs of the application `app` in the module `myapp.jobs`; the current directory is on the
-import path. `-A` and `--url` may stand before the command or after it; a command that runs the application takes its store, and no
-`--url`. What they are when they are left out: [settings](settings.md).
+import path. `-A` and `--url` may stand before the command or after it, and behind `jobs`; the last one counts. A command that runs the
+application takes its store, and no `--url`. What they are when they are left out: [settings](settings.md).
 
 Data goes to standard output, talk to standard error. `--json` gives JSON lines, one object a line, so read them line by line: `jq .`
 does, and `python -m json.tool --json-lines`. `-h` is short for `--help`.

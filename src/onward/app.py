@@ -17,7 +17,7 @@ from onward.drivers import connect
 from onward.errors import InvalidDefinition, UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
 from onward.group_commit import GroupCommit
-from onward.handle import JobHandle
+from onward.handle import JobHandle, id_of
 from onward.ids import is_id
 from onward.inspection import JobFilter, Retention
 from onward.jobs import HIGHEST_COUNT, Accepted, Attempt, EnqueueOptions, Job, NewJob
@@ -205,18 +205,18 @@ class Onward:
 
     # -- look and act ------------------------------------------------------------------------------------------------
 
-    def get(self, job_id: str, *, owner: str | None = None) -> Job:
+    def get(self, job_id: JobHandle | str, *, owner: str | None = None) -> Job:
         """Read one job. Raises ``JobNotFound``, also for another owner's job."""
-        return self.store.get(job_id, owner=owner)
+        return self.store.get(id_of(job_id, "get"), owner=owner)
 
-    def get_owned_job_or_not_found(self, job_id: str, owner: str) -> Job:
+    def get_owned_job_or_not_found(self, job_id: JobHandle | str, owner: str) -> Job:
         """``get`` for what a user asks for: ``owner`` is who asks, and can be neither left out nor empty.
 
         Raises ``JobNotFound`` for a job that is missing and for one that is somebody else's: the same text, by the same query.
         """
         if not isinstance(owner, str) or not owner.strip():
-            raise InvalidDefinition(f"owner= is who asks, as text, not {owner!r:.60}: without one this would be anybody's job")
-        return self.store.get(job_id, owner=owner)
+            raise InvalidDefinition(f"owner= is who asks, as text, not {shown(owner)}: without one this would be anybody's job")
+        return self.store.get(id_of(job_id, "get_owned_job_or_not_found"), owner=owner)
 
     def find_active_job(self, definition: JobDefinition[Any], key: str, *, owner: str = "") -> Job | None:
         """Read the job that holds this key and is not done with: queued, retrying or in progress. None when there is none.
@@ -226,7 +226,7 @@ class Onward:
         """
         if not isinstance(owner, str):
             raise InvalidDefinition(
-                f"owner= is the owner whose key it is, as text, not {owner!r:.60}; for jobs that nobody owns, leave it out"
+                f"owner= is the owner whose key it is, as text, not {shown(owner)}; for jobs that nobody owns, leave it out"
             )
         return self.store.find_active((definition.name, *definition.aliases), check_key(key), owner=owner)
 
@@ -239,11 +239,12 @@ class Onward:
         key: str | None = None,
         owner: str | None = None,
         limit: int = 50,
-        before: str | None = None,
+        before: JobHandle | str | None = None,
     ) -> list[Job]:
         """Read jobs, newest first; ``before`` is the last id of the page before. Raises ``InvalidDefinition`` for what cannot be asked."""
-        if before is not None and not is_id(before):
-            raise InvalidDefinition(f"before= is the id of a job, 26 characters, not {before!r:.60}")
+        before_id = None if before is None else id_of(before, "find(before=...)")
+        if before_id is not None and not is_id(before_id):
+            raise InvalidDefinition(f"before= is the id of a job, 26 characters, not {shown(before_id)}")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= HIGHEST_COUNT:
             raise InvalidDefinition(f"limit= is a whole number from 1 to {HIGHEST_COUNT:,}, not {shown(limit)}")
         where = JobFilter(
@@ -253,10 +254,11 @@ class Onward:
             key=key,
             owner=owner,
         )
-        return self.store.find(where, limit=limit, before=before)
+        return self.store.find(where, limit=limit, before=before_id)
 
-    def history(self, job_id: str, *, owner: str | None = None) -> list[Attempt]:
+    def history(self, job_id: JobHandle | str, *, owner: str | None = None) -> list[Attempt]:
         """The attempts of a job that were kept, oldest first. Raises ``JobNotFound``, also for another owner's job."""
+        job_id = id_of(job_id, "history")
         if owner is not None:
             self.store.get(job_id, owner=owner)  # an owner never changes, so what follows cannot be somebody else's
         attempts = self.store.history(job_id)
@@ -264,21 +266,21 @@ class Onward:
             self.store.get(job_id)  # which says that there is no such job
         return attempts
 
-    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
+    def cancel(self, job_id: JobHandle | str, *, owner: str | None = None) -> Job:
         """Cancel a waiting job at once; ask a running one to stop."""
-        return self.store.cancel(job_id, owner=owner)
+        return self.store.cancel(id_of(job_id, "cancel"), owner=owner)
 
-    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
+    def retry(self, job_id: JobHandle | str, *, owner: str | None = None) -> Job:
         """Queue a dead-lettered or cancelled job again, with all its tries."""
-        return self.store.retry(job_id, owner=owner)
+        return self.store.retry(id_of(job_id, "retry"), owner=owner)
 
-    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
+    def run_now(self, job_id: JobHandle | str, *, owner: str | None = None) -> Job:
         """Make a waiting job due now."""
-        return self.store.run_now(job_id, owner=owner)
+        return self.store.run_now(id_of(job_id, "run_now"), owner=owner)
 
-    def delete(self, job_id: str, *, owner: str | None = None) -> None:
+    def delete(self, job_id: JobHandle | str, *, owner: str | None = None) -> None:
         """Remove a job that is not running, and its history."""
-        self.store.delete(job_id, owner=owner)
+        self.store.delete(id_of(job_id, "delete"), owner=owner)
 
     # What a web handler asks of a store while others wait for its loop.
     aget = _awaited(get)
@@ -321,12 +323,12 @@ class Onward:
 
     def _request(self, definition: JobDefinition[Any], payload: Any, options: EnqueueOptions) -> NewJob:
         if not isinstance(definition, JobDefinition):
-            raise UnknownJobType(f"{definition!r} is not a job: enqueue what define_job(name, handler) returned")
+            raise UnknownJobType(_not_a_definition(definition))
         return self._checked(definition.new_job(payload, **options))
 
     def _checked(self, job: NewJob) -> NewJob:
         if not isinstance(job, NewJob):
-            raise InvalidDefinition(f"enqueue_many takes what definition.new_job(payload) made, not {job!r:.100}")
+            raise InvalidDefinition(f"enqueue_many takes what definition.new_job(payload) made, not {shown(job)}")
         if job.type not in self.definitions:
             raise UnknownJobType(f"{job.type!r} is not a job of this application: add it to Onward(jobs=[...])")
         return job
@@ -359,4 +361,10 @@ def _read_status(status: str) -> Status:
     try:
         return Status(status)
     except ValueError:
-        raise InvalidDefinition(f"there is no status {status!r}{did_you_mean(str(status), [one.value for one in Status])}") from None
+        raise InvalidDefinition(f"there is no status {shown(status)}{did_you_mean(str(status), [one.value for one in Status])}") from None
+
+
+def _not_a_definition(given: Any) -> str:
+    if isinstance(given, NewJob):
+        return "enqueue takes a job and its payload, not what new_job() made: give that to enqueue_many([...])"
+    return f"{shown(given)} is not a job: enqueue what define_job(name, handler) returned"

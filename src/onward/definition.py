@@ -87,7 +87,7 @@ class JobDefinition(Generic[P]):
         self.name = check_name("job name", name)
         self.aliases = tuple(check_name("alias", alias) for alias in aliases)
         if not callable(handler):
-            raise InvalidDefinition(f"the handler of {name} is not callable: {handler!r}")
+            raise InvalidDefinition(f"the handler of {name} is not callable: it is {shown(handler)}")
         self.handler = handler
         self.is_async = is_async(handler)
         self.arguments, found = read_signature(name, handler, payload)
@@ -100,12 +100,12 @@ class JobDefinition(Generic[P]):
         self.on_duplicate = read_on_duplicate(on_duplicate)
         if not (key is None or key == "payload" or callable(key)):
             raise InvalidDefinition(
-                f"key of {name} must be a function of the payload or 'payload', not {key!r}; a fixed key is given at enqueue"
+                f"key of {name} must be a function of the payload or 'payload', not {shown(key)}; a fixed key is given at enqueue"
             )
         self.key = key
         self.isolated = isolated
         if history not in ("failures", "all"):
-            raise InvalidDefinition(f"history of {name} must be 'failures' or 'all', not {history!r}")
+            raise InvalidDefinition(f"history of {name} must be 'failures' or 'all', not {shown(history)}")
         self.keeps_history = history == "all"
         try:
             self.lease = parse_duration(lease)
@@ -114,7 +114,7 @@ class JobDefinition(Generic[P]):
         except InvalidTime as error:
             raise InvalidDefinition(f"{name}: {error}") from None
         if not timedelta(seconds=1) <= self.lease <= LONGEST_LEASE:
-            raise InvalidDefinition(f"the lease of {name} must be from 1s to 1d, not {lease!r}")
+            raise InvalidDefinition(f"the lease of {name} must be from 1s to 1d, not {shown(lease)}")
         if self.timeout is not None and not self.timeout:
             raise InvalidDefinition(f"the timeout of {name} must be longer than nothing; leave it out for no limit")
 
@@ -162,7 +162,9 @@ class JobDefinition(Generic[P]):
         try:
             text = self.codec.encode(payload)
         except InvalidPayload as error:
-            error.args = (f"{self.name}({name_of_type(self.codec.payload_type)}): {error}",)  # an application has many jobs
+            kind = name_of_type(self.codec.payload_type)
+            of_the_job = f"{self.name}({kind}): {error}"  # an application has many
+            error.args = (f"{self.name} needs a payload: give {with_article(kind)}" if payload is None else of_the_job,)
             raise
         digest = payload_hash(text)
         held = self._key(payload, digest) if key is None else check_key(key)
@@ -208,7 +210,7 @@ def define_job(name: str, handler: Callable[..., Any], **rules: Any) -> JobDefin
     only, or nothing; the payload's type is read from its annotation, or given as ``payload=``. The other rules are the keywords of
     ``JobDefinition``. Raises ``InvalidDefinition``.
     """
-    _refuse_unknown(rules)
+    _refuse_unknown(check_name("job name", name), rules)
     return JobDefinition(name, handler, **rules)
 
 
@@ -233,18 +235,18 @@ def job(name: str, **rules: Unpack[Rules[Any]]) -> _Decorator:
     """``define_job`` as a decorator; the decorated function stays callable."""
     if not isinstance(name, str):
         raise InvalidDefinition('@job takes the name of the job, such as @job("send-welcome"), not the function itself')
-    _refuse_unknown(rules)
+    _refuse_unknown(check_name("job name", name), rules)
     return _Decorator(name, dict(rules))
 
 
-def _refuse_unknown(rules: Mapping[str, object]) -> None:
+def _refuse_unknown(name: str, rules: Mapping[str, object]) -> None:
     for rule in rules:
         if rule in _OF_THE_POLICY:
-            raise InvalidDefinition(f"unknown rule {rule!r}: it belongs to retry=RetryPolicy({rule}=...)")
+            raise InvalidDefinition(f"{name}: unknown rule {rule!r}: it belongs to retry=RetryPolicy({rule}=...)")
         if rule in _NOT_BUILT:
-            raise InvalidDefinition(f"the rule {rule!r} is not built yet: leave it out")
+            raise InvalidDefinition(f"{name}: the rule {rule!r} is not built yet: leave it out")
         if rule not in Rules.__annotations__:
-            raise InvalidDefinition(f"unknown rule {rule!r}{did_you_mean(rule, Rules.__annotations__)}")
+            raise InvalidDefinition(f"{name}: unknown rule {rule!r}{did_you_mean(rule, Rules.__annotations__)}")
 
 
 def check_name(what: str, name: str) -> str:
@@ -267,7 +269,7 @@ def check_priority(priority: int) -> int:
 
 def _policy(name: str, retry: RetryPolicy | None) -> RetryPolicy:
     if retry is not None and not isinstance(retry, RetryPolicy):
-        raise InvalidDefinition(f"retry of {name} must be a RetryPolicy, such as retry=RetryPolicy(max_attempts=3), not {retry!r:.100}")
+        raise InvalidDefinition(f"retry of {name} must be a RetryPolicy, such as retry=RetryPolicy(max_attempts=3), not {shown(retry)}")
     return retry or RetryPolicy()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from onward.errors import InvalidDefinition
 from onward.jobs import Accepted, Job
+from onward.spelling import shown
 
 
 class JobHandle:
@@ -24,3 +26,12 @@ class JobHandle:
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}{'' if self.is_new else ' (existing)'}>"
+
+
+def id_of(job: JobHandle | str, verb: str) -> str:
+    """The id that was given to a verb of the application, also as the handle of the job. Raises ``InvalidDefinition`` for anything else."""
+    if isinstance(job, JobHandle):
+        return job.id
+    if not isinstance(job, str):
+        raise InvalidDefinition(f"{verb} takes the id of a job, not {shown(job)}: give its id, such as handle.id")
+    return job

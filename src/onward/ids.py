@@ -54,9 +54,9 @@ def encode(value: int) -> str:
     return "".join([_PAIRS[(value >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
-def is_id(text: str) -> bool:
+def is_id(text: object) -> bool:
     """Say whether ``text`` has the form of an id."""
-    return _has_form(text) is not None
+    return isinstance(text, str) and _has_form(text) is not None
 
 
 new_id = IdGenerator()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from onward.errors import InvalidDefinition
 from onward.inspection import Retention
 from onward.settings import check_queues, check_url
-from onward.spelling import did_you_mean, with_article
+from onward.spelling import did_you_mean, shown, with_article
 
 if TYPE_CHECKING:
     from random import Random
@@ -58,7 +58,7 @@ def _check_application(name: Any) -> None:
     module, colon, attribute = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not module or not colon or not attribute or module == "__main__":
         raise InvalidDefinition(
-            f"application= is module:attribute of a module that can be imported, such as 'myapp.jobs:app', not {name!r}"
+            f"application= is module:attribute of a module that can be imported, such as 'myapp.jobs:app', not {shown(name)}"
         )
     try:
         is_there = module in sys.modules or find_spec(module) is not None
@@ -98,5 +98,5 @@ def read_subscribers(given: Any) -> tuple[Any, ...]:
 def read_retention(given: Any) -> Retention:
     """How long final jobs are kept. Raises ``InvalidDefinition``."""
     if given is not None and not isinstance(given, Retention):
-        raise InvalidDefinition(f'retention= takes a Retention, such as Retention(completed="7d"), not {given!r:.100}')
+        raise InvalidDefinition(f'retention= takes a Retention, such as Retention(completed="7d"), not {shown(given)}')
     return given or Retention()

@@ -257,7 +257,7 @@ def _invalid_for_msgspec(error: msgspec.ValidationError, payload_type: Any) -> I
         what = "not one of the allowed values"
     elif what.startswith("Invalid value"):
         what = "not one of the allowed tags"
-    return InvalidPayload(shorten(what[:1].lower() + what[1:].replace("`", "")), path=shorten(path))
+    return InvalidPayload(shorten(what[:1].lower() + what[1:].replace("`", "'" if "field `" in what else "")), path=shorten(path))
 
 
 def _is_pydantic_error(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from onward.definition import JobDefinition
 from onward.errors import InvalidDefinition, UnknownJobType
+from onward.spelling import shown
 
 
 class Registry:
@@ -22,7 +23,7 @@ class Registry:
     def add(self, definition: JobDefinition[Any]) -> None:
         """Add a definition. Raises ``InvalidDefinition`` when its name or an alias is taken by another."""
         if not isinstance(definition, JobDefinition):
-            raise InvalidDefinition(f"{definition!r} is not a job: make one with define_job(name, handler)")
+            raise InvalidDefinition(f"{shown(definition)} is not a job: make one with define_job(name, handler)")
         if definition in self._definitions:
             return
         names = (definition.name, *definition.aliases)

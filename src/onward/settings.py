@@ -161,7 +161,7 @@ def check_url(url: str) -> str:
     scheme, colon, rest = url.partition(":")
     if colon and scheme.lower() == "sqlite" and not rest.startswith("//"):
         path = safe_url(f"sqlite:///{rest.lstrip('/') or 'file.db'}").removeprefix("sqlite:///")
-        raise InvalidSetting(f"'sqlite:{path}' lacks slashes: write sqlite:///{path} (relative) or sqlite:////{path} (absolute)")
+        raise InvalidSetting(f"{safe_url(url)!r} lacks slashes: write sqlite:///{path} (relative) or sqlite:////{path} (absolute)")
     return url
 
 

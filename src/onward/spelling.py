@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
+from itertools import takewhile
+from types import FunctionType
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -13,11 +16,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, likeness: float = 0.85) -> str | None:
-    """The known word that this one is most like, if it is at least so like it: 1 is equal."""
-    from difflib import get_close_matches
+    """The known word that this one is most like, if it is at least so like it: 1 is equal.
 
-    close = get_close_matches(word, list(known), n=1, cutoff=likeness)
-    return close[0] if close else None
+    Of several that are, the same beginning counts for more, as Winkler has it: a slip comes late in a word.
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    def boosted(one: str) -> float:
+        ratio = SequenceMatcher(None, one, word).ratio()
+        beginning = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one[:4], word[:4], strict=False)))
+        return ratio + 0.1 * beginning * (1 - ratio)
+
+    return max(get_close_matches(word, list(known), n=9, cutoff=likeness), key=boosted, default=None)
 
 
 def with_article(noun: str) -> str:
@@ -26,7 +36,14 @@ def with_article(noun: str) -> str:
 
 
 def shown(value: object) -> str:
-    """What was given, for an error's text: it may be long, and an integer of thousands of digits cannot even be written."""
+    """What was given, for an error's text. It may be long, and an integer of thousands of digits cannot even be written.
+
+    Of what may hold a payload or a secret, such as an object of the application's, only the type is said.
+    """
+    if isinstance(value, type | FunctionType):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    if not isinstance(value, str | int | float | datetime | timedelta | None):
+        return with_article(type(value).__name__)
     try:
         text = repr(value)
     except ValueError:

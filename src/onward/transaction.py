@@ -21,6 +21,7 @@ from onward.error_text import describe_error
 from onward.errors import DuplicateJob, InvalidDefinition, OutcomeUnknown
 from onward.handle import JobHandle
 from onward.jobs import NewJob
+from onward.spelling import shown
 from onward.steps import drive, drive_awaited
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _asked(job: Any) -> NewJob:
             f"enqueue= has enqueued job {job.id} by itself, outside of any transaction: give definition.new_job(payload) instead"
         )
     raise InvalidDefinition(
-        f"enqueue= must give the job that belongs to the change, such as definition.new_job(payload), and gave {job!r:.60}"
+        f"enqueue= must give the job that belongs to the change, such as definition.new_job(payload), and gave {shown(job)}"
     )
 
 

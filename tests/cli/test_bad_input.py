@@ -35,17 +35,18 @@ def one_line(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> 
         (["jobs", "list", "--statu", "queued"], ["--statu", "--status"]),
         (["jobs", "list", "--status", "pending"], ["'pending' is not one of 'queued'"]),
         (["jobs", "list", "--limit", "0"], ["--limit"]),
-        (["jobs", "list", "--limit", "many"], ["'many' is not a valid integer"]),
+        (["jobs", "list", "--limit", "many"], ["'--limit': must be a whole number of at least 1, not 'many'"]),
         (["jobs", "show"], ["Missing argument 'ID'"]),
         (["jobs", "retry"], ["Missing argument 'ID...'"]),
         (["stats", "everything"], ["'everything' is not one of 'outstanding'"]),
         (["stats", "--stuck-after", "soon"], ["'soon' is not a duration"]),
         (["completion", "tcsh"], ["'tcsh' is not one of"]),
-        (["worker", "--concurrency", "0"], ["--concurrency"]),
+        (["worker", "--concurrency", "0"], ["'--concurrency': must be a whole number from 1 to 10,000, not '0'"]),
+        (["worker", "--concurrency", "lots"], ["'--concurrency': must be a whole number from 1 to 10,000, not 'lots'"]),
         (["worker", "--grace", "long"], ["'long' is not a duration"]),
         (["worker", "--queues", "a b"], ["'a b'", "a queue is"]),
         (["jobs", "list", "--before", "nope"], ["--before is the id of a job", "'nope'"]),
-        (["-u", "sqlite:/x.db", "stats"], ["sqlite:///x.db (relative)"]),
+        (["-u", "sqlite:/x.db", "stats"], ["'sqlite:/x.db' lacks slashes: write sqlite:///x.db (relative)"]),
         (["-u", "sqlite:///x.db", "worker"], ["leave --url out", "only where the application names none"]),
         (["-u", "sqlite:///x.db", "enqueue", "broken"], ["leave --url out", "only where the application names none"]),
     ],
@@ -62,7 +63,7 @@ def test_wrong_usage_is_told_in_one_line(onward: Run, args: list[str], parts: li
         (["send-welcom", "{}"], ["'send-welcom'", "broken, send-welcome"]),
         (["send-welcome"], ["send-welcome needs a payload"]),
         (["send-welcome", "{user_id: 1}"], ["not JSON", "line 1 column 2"]),
-        (["send-welcome", "{}"], ["user_id"]),
+        (["send-welcome", "{}"], ["missing required field 'user_id' (at $)"]),
         (["send-welcome", '{"user_id": 5}'], ["$.user_id"]),
         (["send-welcome", '{"user_id": "a", "user_id": "b"}'], ["occurs twice"]),
         (["send-welcome", '{"user_id": "a\\u0000"}'], ["NUL"]),
@@ -113,6 +114,11 @@ def test_a_payload_that_is_not_utf8_is_told_in_one_line(onward: Run) -> None:
         ("shop:not_an_app", ["not_an_app"]),
         ("typo:app", ["NameError"]),
         ("quits:app", ["quits"]),
+        ("./shop.py:app", ["'./shop.py:app' names no module: write shop:app"]),
+        ("shop.py:app", ["'shop.py:app' names no module: write shop:app"]),
+        ("./jobs/mail.py:app", ["write jobs.mail:app"]),
+        ("../shop.py:app", ["write shop:app, in the directory /"]),
+        (".shop:app", ["write shop:app"]),
     ],
 )
 @pytest.mark.parametrize("command", [["enqueue", "broken"], ["worker", "--drain"], ["jobs", "list"]], ids=lambda command: command[0])
@@ -280,7 +286,7 @@ def test_a_read_only_database_is_told_in_one_line(onward: Run, shop: Path, envir
 
 def test_errors_are_one_line_also_when_the_message_is_not(onward: Run) -> None:
     """Line ends and escapes in what was typed must not forge a second line."""
-    one_line(onward("-u", "memory://", "jobs", "show", "a\nError: b\x1b[31m"), 1, "A ERROR: B\\x1b[31M")
+    one_line(onward("-u", "memory://", "jobs", "show", "a\nError: b\x1b[31m"), 1, "a Error: b\\x1b[31m")
 
 
 def test_an_unwritable_output_is_told_in_one_line(onward: Run, shop: Path, environment: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from onward.cli.main import COMMANDS, cli
+from onward.cli.target import Target
 
 
 def every_command(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -101,3 +102,29 @@ def test_completion_knows_commands_and_options(environment: dict[str, str]) -> N
     asked = {**environment, "_ONWARD_COMPLETE": "bash_complete", "COMP_WORDS": "onward jobs re", "COMP_CWORD": "2"}
     done = subprocess.run([sys.executable, "-m", "onward"], env=asked, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout.split() == ["plain,retry"]
+
+
+GROUPS = [path for path, command in every_command(cli) if isinstance(command, click.Group)]
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_a_group_takes_the_application_and_the_url_as_its_commands_do(group: tuple[str, ...]) -> None:
+    """Who has typed ``onward jobs`` goes on with ``-A``. Of several the last one counts, wherever it stands."""
+    inner = next(path[-1] for path, command in every_command(cli) if path[:-1] == group and not any(one.required for one in command.params))
+    given = ["-A", "first:app", "-u", "memory://1", *group, "--app", "second:app", "--url", "memory://2", inner]
+    assert target_of(given) == ("second:app", "memory://2")
+    assert target_of([*given, "-A", "third:app"]) == ("third:app", "memory://2")
+    assert target_of(["-A", "first:app", *group, inner]) == ("first:app", None)
+
+
+def target_of(words: list[str]) -> tuple[str | None, str | None]:
+    """What a command would work on, which is not run."""
+    command: click.Command = cli
+    context = cli.make_context("onward", list(words))
+    while isinstance(command, click.Group):
+        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        command, context = found, found.make_context(name, rest, parent=context)
+    given = context.find_object(Target)
+    assert given is not None
+    return given.app, given.url

@@ -131,7 +131,9 @@ def test_a_store_in_postgres_without_tables_names_the_command_that_makes_them(on
         one_line(onward(*command, env={"ONWARD_URL": postgres_database}), 5, ": run onward migrate")
     (shop / "later.py").write_text(f"from onward import Onward\napp = Onward({postgres_database!r})\n")
     for command in (["worker"], ["reconcile"]):
-        one_line(onward("-A", "later:app", *command), 5, "has no tables of Onward", "run onward -A later:app migrate")
+        done = onward("-A", "later:app", *command)
+        one_line(done, 5, "has no tables of Onward", ": run onward -A later:app migrate")
+        assert "migrate=True" not in done.stderr, "that is no option of a command"
     with psycopg.connect(postgres_database) as connection:
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'onward'").fetchone() == (0,)
     assert onward("-u", postgres_database, "migrate").returncode == 0

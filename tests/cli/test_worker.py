@@ -119,8 +119,21 @@ def test_a_worker_says_when_its_file_is_new_and_when_a_setting_is_not_used(onwar
 
 def test_a_queue_that_is_nearly_one_of_the_applications_is_pointed_out(onward: Run) -> None:
     """A worker of a misspelt queue looks healthy and does nothing."""
-    misspelt = onward("-A", "shop:app", "worker", "--drain", "--queues", "defualt,other")
+    misspelt = onward("-A", "shop:app", "worker", "--drain", "--queues", "defualt,mail")
     assert misspelt.returncode == 0
-    assert "declared for the queue 'defualt', which is served: is 'default' meant?" in misspelt.stderr
-    assert "'other'" not in misspelt.stderr
+    assert "declared for the queue 'defualt', which is served, and none was in it lately: is 'default' meant?" in misspelt.stderr
+    assert "'mail'" not in misspelt.stderr
     assert "meant?" not in onward("-A", "shop:app", "worker", "--drain", "--queues", "default").stderr
+
+
+def test_a_queue_that_nothing_is_in_is_pointed_out_beside_those_that_are(onward: Run, shop: Path) -> None:
+    """It is served, for another application may use it later; a job that asked for it by name makes it known."""
+    asked = ["-A", "shop:app", "worker", "--drain", "--queues"]
+    assert onward("-A", "shop:app", "enqueue", "broken", "--queue", "bulk").returncode == 0
+    strange = onward(*asked, "mial,bulk")
+    assert strange.returncode == 0
+    (line,) = [line for line in strange.stderr.splitlines() if "no job is declared for the queue" in line]
+    assert line.endswith("the queue 'mial', which is served, and none was in it lately; known are bulk, default, mail")
+    job_id = json.loads(onward("-A", "shop:app", "jobs", "list", "--json").stdout)["id"]
+    assert onward("-A", "shop:app", "jobs", "delete", job_id, "--yes").returncode == 0
+    assert "'bulk'" not in onward(*asked, "bulk").stderr, "it ended within the last day, which the rollups tell"

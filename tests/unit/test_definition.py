@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -258,8 +259,27 @@ def test_a_number_is_no_retry_policy() -> None:
 
 
 def test_a_refused_payload_names_its_job() -> None:
-    """A call that forgot the payload, among many jobs."""
+    """An application has many, and the line in the log may be all that there is."""
     send = define_job("send-welcome", lambda payload: None, payload=dict[str, int])
-    with pytest.raises(InvalidPayload, match=r"^send-welcome\(dict\[str, int\]\): expected object, got null \(at \$\)$") as refused:
+    with pytest.raises(InvalidPayload, match=r"^send-welcome\(dict\[str, int\]\): expected object, got array \(at \$\)$") as refused:
+        send.new_job([])  # type: ignore[arg-type]
+    assert refused.value.path == "$"
+
+
+def test_a_forgotten_payload_is_called_that() -> None:
+    """Nobody who forgot it has written the null of "expected object, got null"."""
+    send = define_job("send-welcome", lambda payload: None, payload=Welcome)
+    with pytest.raises(InvalidPayload, match=r"^send-welcome needs a payload: give a Welcome$") as refused:
         send.new_job(None)  # type: ignore[arg-type]
     assert refused.value.path == "$"
+    define_job("may-be-none", lambda payload: None, payload=Welcome | None).new_job(None)
+
+
+@pytest.mark.parametrize(
+    "declare", [lambda rules: define_job("send", send, **rules), lambda rules: job("send", **rules)(send)], ids=["define_job", "job"]
+)
+@pytest.mark.parametrize("rule", ["tiemout", "max_attempts", "breaker"])
+def test_a_rule_that_is_refused_names_its_job(declare: Callable[[dict[str, Any]], object], rule: str) -> None:
+    """A file declares many."""
+    with pytest.raises(InvalidDefinition, match=f"^send: .*'{rule}'"):
+        declare({rule: 1})

@@ -9,6 +9,12 @@ def test_the_nearest_known_word_is_named() -> None:
     assert did_you_mean("In-Progress", ["queued", "in_progress"]) == ": did you mean 'in_progress'?"
 
 
+def test_of_two_near_words_the_one_with_the_same_beginning_is_meant() -> None:
+    """``retires`` has more letters in common with ``expires``, in their order, than with ``retry``, which it is a slip of."""
+    assert did_you_mean("retires", ["expires", "retry", "timeout"]) == ": did you mean 'retry'?"
+    assert did_you_mean("expire", ["expires", "retry", "timeout"]) == ": did you mean 'expires'?"
+
+
 def test_all_words_are_named_when_none_is_near() -> None:
     """A wrong guess is worse than the list."""
     assert did_you_mean("pending", ["queued", "completed"]) == "; known are queued, completed"

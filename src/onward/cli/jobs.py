@@ -10,6 +10,7 @@ import click
 
 from onward.cli.output import escape, put, put_json, say, say_error, usage_error
 from onward.cli.target import app_option, json_option, onward_as_typed, open_store, target, url_option
+from onward.cli.whole_number import WholeNumber
 from onward.status import Status
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ PAGE = 500
 
 
 @click.group()
+@app_option
+@url_option
 def command() -> None:
     """Look at jobs, and act on them."""
 
@@ -33,7 +36,7 @@ def command() -> None:
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only this queue; repeatable.")
 @click.option("--key", metavar="KEY", help="Only jobs enqueued with this key.")
 @click.option("--owner", metavar="OWNER", help="Only jobs of this owner.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many.")
 @click.option("--before", metavar="ID", help="Only jobs older than this one: the last id of the page before.")
 @click.option("--raw", is_flag=True, help="With --json: show secrets in payload, result, progress and metadata too.")
 @json_option
@@ -189,7 +192,11 @@ def _pages(store: Store, where: JobFilter, limit: int, before: str | None) -> It
 
 
 def _id(text: str) -> str:
-    return text.strip().upper()
+    """An id in whichever case it was typed; what is none stays as it is, for the error that says so."""
+    from onward.ids import is_id
+
+    stripped = text.strip()
+    return upper if is_id(upper := stripped.upper()) else stripped
 
 
 def has_terminal() -> bool:

@@ -22,10 +22,12 @@ TAKES_ITS_OWN = "this command uses the application's own store: leave --url out;
 NO_APPLICATION = "no application is given: pass -A module:attribute, or set ONWARD_APP"
 MIGRATE = "run onward migrate"
 """The words of every error that only a migration mends."""
+IN_CODE = f"pass migrate=True, or {MIGRATE}"
+"""The same where an application may do it by itself, which is no option of a command."""
 
 
 class Target(Struct):
-    """What was given on the command line; both options may stand before the command or after it."""
+    """What was given on the command line; both options may stand at the command, and at each group before it. The last one counts."""
 
     app: str | None = None
     url: str | None = None
@@ -90,7 +92,7 @@ def needed_application() -> str:
 
 def with_exact_migrate(message: str, given: Target) -> str:
     """An error's text, in which the advice to migrate is a command that can be pasted, without the password of its URL."""
-    return message.replace(MIGRATE, f"run {onward_as_typed(given)} migrate") if MIGRATE in message else message
+    return message.replace(IN_CODE, MIGRATE).replace(MIGRATE, f"run {onward_as_typed(given)} migrate") if MIGRATE in message else message
 
 
 def onward_as_typed(given: Target) -> str:

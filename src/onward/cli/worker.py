@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from onward.cli.target import app_option, needed_application
+from onward.cli.whole_number import WholeNumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--queues", metavar="NAMES", help="The queues to serve, separated by commas. Otherwise every queue.")
-@click.option("--concurrency", type=click.IntRange(1, 10_000), help="How many jobs run at once in a process. [default: 16]")
-@click.option("--processes", type=click.IntRange(1, 1000), help="How many processes. [default: 1]")
+@click.option("--concurrency", type=WholeNumber(1, 10_000), help="How many jobs run at once in a process. [default: 16]")
+@click.option("--processes", type=WholeNumber(1, 1000), help="How many processes. [default: 1]")
 @click.option("--grace", metavar="DURATION", help="How long running jobs may go on after a stop signal. [default: 30s]")
 @click.option("--poll", metavar="DURATION", help="How long an idle worker waits before it looks again. [default: 1s]")
 @click.option("--sweep", metavar="DURATION", help="How often to take back jobs whose lease ran out. [default: 30s]")
 @click.option("--drain", is_flag=True, help="Run all that is due, then end.")
-@click.option("--max-jobs", type=click.IntRange(min=1), help="End each process after so many jobs.")
+@click.option("--max-jobs", type=WholeNumber(min=1), help="End each process after so many jobs.")
 @click.option("--name", metavar="NAME", help="What the log calls this worker.")
 @app_option
 def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -> int:

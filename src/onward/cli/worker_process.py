@@ -9,6 +9,9 @@ import click
 from onward.cli.target import app_option, elsewhere, needed_application, open_application
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from logging import Logger
+
     from onward.app import Onward
     from onward.telemetry.log import LifecycleLog
 
@@ -44,15 +47,10 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
     from onward.clock import SystemClock
     from onward.errors import StoreBusy, StoreUnavailable
     from onward.inspection import JobFilter
-    from onward.spelling import nearest
 
     logger = logging.getLogger("onward.worker")
     if other := elsewhere(app.store):
         logger.warning("%s names %s, but the application names its own store, which is used: %s", *other, app.store.url)
-    declared = {definition.queue for definition in app.definitions}
-    for queue in options["queues"]:
-        if queue not in declared and (meant := nearest(queue, sorted(declared))):
-            logger.warning("no job of this application is declared for the queue %r, which is served: is %r meant?", queue, meant)
     is_new = not app.store.exists()
     line: dict[str, Any] = {"event": "worker_started", "at": SystemClock().now(), "pid": os.getpid(), "store": app.store.url}
     try:
@@ -62,6 +60,7 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
         line["schema"] = app.store.schema_version
         newest = app.store.find(JobFilter(), limit=1)
         line["newest_job_at"] = newest[0].created_at if newest else None
+        _point_out_strange_queues(app, options["queues"], logger)
         if options["drain"]:
             # A write that changes nothing: with a store that is only readable, the end would never come.
             app.store.recover("nobody", ())
@@ -71,3 +70,27 @@ def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:
         # It may come back; the worker tries on by itself.
         line["error"] = str(error)
     log.write({**line, "queues": options["queues"], "concurrency": options["concurrency"]})
+
+
+def _point_out_strange_queues(app: Onward, served: Iterable[str], logger: Logger) -> None:
+    """Warn of each queue that nothing is in. It is served all the same: another application may use it later."""
+    from contextlib import suppress
+    from datetime import timedelta
+
+    from onward.errors import StoreError
+    from onward.inspection import JobFilter
+    from onward.spelling import nearest
+
+    known = {definition.queue for definition in app.definitions}
+    strange = [queue for queue in served if queue not in known]
+    if not strange:
+        return
+    with suppress(StoreError):  # a store that is away is told of by what comes next
+        # What is newest and what ended within a day: no index leads to a queue without jobs, and the table may be large.
+        known |= {job.queue for job in app.store.find(JobFilter(), limit=50)}
+        known |= {rollup.queue for rollup in app.store.rollups(app.store.clock.now() - timedelta(days=1))}
+    for queue in strange:
+        if queue not in known:
+            close = nearest(queue, sorted(known))
+            meant = f": is {close!r} meant?" if close else f"; known are {', '.join(sorted(known)) or 'none'}"
+            logger.warning("no job is declared for the queue %r, which is served, and none was in it lately%s", queue, meant)

@@ -16,7 +16,10 @@ from onward.spelling import with_article
 
 Colour = Literal["sync", "async"]
 
-_DATABASES = {"sqlite3": "SQLite", "aiosqlite": "SQLite", "psycopg": "Postgres", "psycopg2": "Postgres", "asyncpg": "Postgres"}
+_DATABASES = {
+    **dict.fromkeys(("sqlite3", "aiosqlite"), "SQLite"),
+    **dict.fromkeys(("psycopg", "psycopg_pool", "psycopg2", "asyncpg"), "Postgres"),
+}
 """Which database the connections of a library lead to."""
 
 
@@ -93,8 +96,20 @@ def _cannot_join(connection: Any, bridges: Mapping[str, Any]) -> str:
             f"within= was given {_name(connection)}, a connection to {theirs.pop()}, and the jobs of this store are in {ours.pop()}: "
             "no transaction spans both; keep the jobs in the database of the data, or enqueue without within= after the commit"
         )
+    if instead := _instead(connection, {_library(name) for name in bridges}, bool(theirs & ours)):
+        return f"within= was given {_name(connection)}, which is no session or connection: {instead}"
     known = ", ".join(sorted(set(map(_library, bridges))))
     return f"within= was given {_name(connection)}, which this store cannot join: it takes connections of {known}"
+
+
+def _instead(given: Any, known: set[str], leads_here: bool) -> str | None:
+    """What to give in place of an object of the right library: a factory, a cursor, or a block that is not entered."""
+    kind = type(given)
+    if kind.__module__ == "contextlib":
+        return "enter it, and give what that gives, as in 'with app.transaction() as connection: ...'"
+    if not leads_here and _library(kind.__module__) not in known:
+        return None
+    return "give its connection" if hasattr(kind, "connection") else "give the session or connection made from it"
 
 
 def _libraries_of(connection: Any) -> list[str]:

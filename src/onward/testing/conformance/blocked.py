@@ -33,6 +33,13 @@ class TestUnknownTypes:
         assert [read(store, asked).blocked_by for asked in known] == [None] * 5
         assert [taken.id for taken in claim(store, 5)] == [asked.id for asked in known[2:]]
 
+    def test_a_sweep_unblocks_only_the_types_that_it_names(self, store: Store) -> None:
+        """Jobs of other types would only be blocked again, at each claim."""
+        strange, odd = enqueue(store, "strange"), enqueue(store, "odd")
+        store.turn(demand=demand())
+        assert store.sweep(["strange", "unheard of"]).unblocked == 1
+        assert [read(store, asked).blocked_by for asked in (strange, odd)] == [None, "type"]
+
     def test_a_blocked_job_runs_when_a_sweep_names_its_type(self, store: Store, clock: FakeClock) -> None:
         """Its true due time is kept, so it comes before what was due after it."""
         strange = enqueue(store, "strange")

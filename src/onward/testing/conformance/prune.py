@@ -36,6 +36,17 @@ class TestPrune:
             store.get(taken.id)
         assert store.history(taken.id) == []
 
+    def test_only_what_is_old_goes(self, store: Store, clock: FakeClock) -> None:
+        """Beside the young of each status, and what runs."""
+        old = [bring_to(store, status) for status in sorted(FINAL)]
+        clock.advance(DAY)
+        young = [bring_to(store, status) for status in sorted(FINAL)]
+        clock.advance(DAY / 2)
+        running = bring_to(store, Status.IN_PROGRESS)
+        assert store.prune(Retention(completed=DAY, cancelled=DAY, dead_letter=DAY)) == len(old)
+        assert {job.id for job in store.find(JobFilter())} == {one.id for one in (*young, running)}
+        assert [len(store.history(one.id)) > 0 for one in old] == [False] * len(old)
+
     @pytest.mark.parametrize("status", sorted(FINAL))
     def test_no_retention_keeps_a_job_until_a_person_deletes_it(self, store: Store, clock: FakeClock, status: Status) -> None:
         """A dead letter is a question to a person, and time does not answer it."""

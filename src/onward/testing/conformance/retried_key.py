@@ -22,7 +22,9 @@ class TestKeyOfARetry:
 
     @pytest.mark.parametrize("scope", ["active", HOUR, "forever"])
     def test_a_retried_job_holds_its_key_again(self, store: Store, scope: timedelta | str) -> None:
-        """It is live again, so it stands for the work again."""
+        """It is live again, so it stands for the work again, in the scope that it was enqueued with."""
+        for number, other in enumerate(("active", HOUR, "forever")):
+            enqueue(store, key=f"other {number}", scope=other, delay=HOUR)
         held = enqueue(store, key="k", scope=scope)
         settle(store, claim_one(store), DeadLettered("hopeless"))
         store.retry(held.id)

@@ -11,10 +11,8 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.drivers.memory import MemoryStore
-from onward.events import Events
 from onward.worker.child import ChildPipes
 from onward.worker.endings import describe_end
-from onward.worker.reports import Reports
 from onward.worker.supervisor import LONGEST_BACK_OFF, Supervisor, back_off
 
 
@@ -56,8 +54,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path, caplog:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     store = MemoryStore(clock=SystemClock())
-    reports = Reports(Events(), None)
-    supervisor = Supervisor(command, processes=1, grace=1.0, concurrency=1, open_store=lambda url: store, reports=reports)
+    supervisor = Supervisor(command, processes=1, grace=1.0, concurrency=1, open_store=lambda url: store, on_swept=lambda swept: None)
     assert supervisor.run() == 2
     assert len(tries) == 2
     assert "no worker process could be started, next try in 1 s" in caplog.text

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onward.driver import Store
+    from onward.turn import Swept
     from onward.worker.child import ChildPipes
 
 
@@ -36,10 +37,8 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
     A log-in that is refused at the start, a database that is not there, or a file that is none, ends the command with exit code 3. A
     server that cannot be reached is waited for, unless --drain is given; a log-in that is refused later is tried again.
     """
-    from onward.events import Events
     from onward.settings import Settings
-    from onward.telemetry.log import LifecycleLog, configure_logging
-    from onward.worker.reports import Reports
+    from onward.telemetry.log import configure_logging
     from onward.worker.supervisor import Supervisor
 
     app = needed_application()
@@ -62,7 +61,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
         grace=settings.grace.total_seconds(),
         concurrency=settings.concurrency,
         open_store=_store_at,
-        reports=Reports(Events([LifecycleLog()]), None),
+        on_swept=_tell,
     ).run(is_last=True)
 
 
@@ -77,6 +76,14 @@ def _command_line(app: str, options: dict[str, Any]) -> Callable[[ChildPipes], S
         return [sys.executable, "-m", "onward", "-A", app, "worker_process", *texts]
 
     return command_line
+
+
+def _tell(swept: Swept) -> None:
+    from onward.events import Events
+    from onward.telemetry.log import LifecycleLog
+    from onward.worker.reports import Reports
+
+    Reports(Events([LifecycleLog()]), None).swept(swept)
 
 
 def _store_at(url: str) -> Store:

@@ -14,9 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from onward.worker.endings import describe_end
-from onward.worker.producer import MOST_HELD
-from onward.worker.started import StartedJobs, create_map
-from onward.worker.worker import make_lease_owner
+from onward.worker.lease_owner import make_lease_owner
+from onward.worker.started import MOST_HELD, StartedJobs, create_map
 
 MOST_LOOKS = 5
 QUIT_AT_ONCE = 130

@@ -17,8 +17,9 @@ import msgspec
 
 from onward.driver import Store
 from onward.worker.child import QUIT_AT_ONCE, ChildPipes, Report
+from onward.worker.lease_owner import make_lease_owner
 from onward.worker.started import StartedJobs
-from onward.worker.worker import Worker, make_lease_owner
+from onward.worker.worker import Worker
 
 logger = logging.getLogger("onward.worker")
 

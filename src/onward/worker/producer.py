@@ -20,14 +20,13 @@ from onward.worker.pace import Pace
 from onward.worker.reports import Reports
 from onward.worker.run import Run
 from onward.worker.slots import Slots
+from onward.worker.started import MOST_HELD
 
 logger = logging.getLogger("onward.worker")
 
 LONGEST_REST = 30.0
 REST_BEFORE_ASKING_AGAIN = 0.05
 """Seconds, when jobs are due that this worker did not get."""
-MOST_HELD = 2000
-"""Claims that are not settled yet, on top of one a slot: what the map of started jobs has room for."""
 
 
 class Producer:

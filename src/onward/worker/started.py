@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import tempfile
 
 from onward.ids import LENGTH
 
 logger = logging.getLogger("onward.worker")
 
+MOST_HELD = 2000
+"""Claims that are not settled yet, on top of one a slot: what a worker's map has room for."""
 _EMPTY = bytes(LENGTH)
 
 
@@ -62,6 +63,8 @@ def create_map(capacity: int) -> int:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("onward-started")
     else:  # pragma: no cover - macOS
+        import tempfile
+
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     try:

@@ -1,6 +1,7 @@
 """Keeps worker processes alive: starts them, replaces dead ones, passes signals on, and takes back what a dead one held.
 
-Imports no application code, so nothing an application does can bring it down.
+Imports no application code, so nothing an application does can bring it down, and no store before there is something to take back:
+what does nothing but wait should take no memory.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from secrets import token_hex
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from onward.driver import Store
 from onward.errors import OnwardError, StoreError
 from onward.worker.child import QUIT_AT_ONCE, Child, ChildPipes
-from onward.worker.reports import Reports
+
+if TYPE_CHECKING:
+    from onward.driver import Store
+    from onward.turn import Swept
 
 logger = logging.getLogger("onward.worker")
 
@@ -54,7 +57,8 @@ class ProcessSlot(Struct):
 class Supervisor:
     """``command`` gives the command line of a process, ``concurrency`` is how many jobs each runs at once.
 
-    ``grace`` is in seconds, None waits for ever. ``open_store`` makes the store of a URL that a child reports, to take back claims.
+    ``grace`` is in seconds, None waits for ever. ``open_store`` makes the store of a URL that a child reports, to take back claims, and
+    ``on_swept`` is told what became of them.
     """
 
     def __init__(
@@ -65,14 +69,14 @@ class Supervisor:
         grace: float | None,
         concurrency: int,
         open_store: Callable[[str], Store],
-        reports: Reports,
+        on_swept: Callable[[Swept], object],
     ) -> None:
         self._command = command
         self._slots = [ProcessSlot() for _ in range(processes)]
         self._grace = grace
         self._concurrency = concurrency
         self._open_store = open_store
-        self._reports = reports
+        self._on_swept = on_swept
         self._exit_code = 0
         self._is_stopping = False
         self._kill_at: float | None = None
@@ -141,7 +145,7 @@ class Supervisor:
 
     def _start(self, slot: ProcessSlot) -> None:
         try:
-            slot.child = Child(self._command, nonce=token_hex(4), size=self._concurrency)
+            slot.child = Child(self._command, nonce=os.urandom(4).hex(), size=self._concurrency)
         except OSError as error:  # too many processes or open files, too little memory: it may be different soon
             slot.failures += 1
             pause = back_off(slot.failures, was_ready=False)
@@ -211,7 +215,7 @@ class Supervisor:
             return
         for job in (*swept.requeued, *swept.dead_lettered):
             logger.warning("job %s of type %s was taken back from %s: %s", job.id, job.type, lease_owner, job.status)
-        self._reports.swept(swept)
+        self._on_swept(swept)
 
     def _wait_for_recoveries(self) -> None:
         until = time.monotonic() + LAST_WRITES if self._over_at is None else self._over_at

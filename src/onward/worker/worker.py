@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
-from secrets import token_hex
 from typing import Any
 
 from onward.clock import Clock
@@ -29,6 +26,7 @@ from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
 from onward.worker.isolated_processes import IsolatedProcesses
 from onward.worker.isolation import Isolation
+from onward.worker.lease_owner import make_lease_owner
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
 from onward.worker.producer import Producer
@@ -299,11 +297,6 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def make_lease_owner(pid: int | None = None, nonce: str | None = None) -> str:
-    """Name one start of one process: host:pid:nonce, so that a reused pid or host name is never taken for the same."""
-    return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}:{nonce or token_hex(4)}"
 
 
 def _check_count(what: str, value: object) -> None:

@@ -65,7 +65,11 @@ def test_a_list_is_read_once(store: PostgresStore, postgres_database: str, name:
         given: dict[str, object] = dict.fromkeys(ASKED[name], None)
         lists = {"ids": [job.id for job in jobs], "types": ["work"], "queues": ["default"], "statuses": ["queued"]}
         given |= {key: as_json(value) for key, value in lists.items() if key in given}
-        given |= {key: value for key, value in {"now": NOW, "limit": MANY, "slots": MANY, "owner": "x", "key": "x"}.items() if key in given}
+        given |= {
+            key: value
+            for key, value in {"now": NOW, "limit": MANY, "slots": MANY, "owner": "x", "key": "x", "fence": 1}.items()
+            if key in given
+        }
         if name == "claim":
             given["types"] = as_json({"work": 60.0})
         sql = StatementText(store.schema, notify=True)[name]

@@ -18,6 +18,7 @@ _SQLITE = (
 _MEMORY = ("tests/drivers/test_memory.py", "tests/drivers/test_sqlite_url.py")
 _OPERATIONS = (
     "tests/drivers/test_placeholders.py",
+    "tests/drivers/test_rows.py",
     "tests/unit/test_migrations_rule.py",
     "tests/drivers/test_migrations.py",
     "tests/drivers/test_bounds.py",

@@ -101,9 +101,11 @@ def test_what_is_no_connection_is_refused(sqlite: Database, postgres_here: Datab
     """A pool or an engine has no transaction to join; Django's cache only looks like its connection."""
     engine = create_engine("sqlite://")
     for database in (sqlite, postgres_here):
-        for wrong in (engine, object(), "connection"):
+        for wrong in (object(), "connection"):
             with pytest.raises(NoTransaction, match=r"django, .*sqlalchemy"):
                 database.store.within(wrong)
+        with pytest.raises(NoTransaction, match="give the session or connection made from it"):
+            database.store.within(engine)
         with pytest.raises(NoTransaction, match=r"django\.db\.connection"):
             database.store.within(cache)
     engine.dispose()

@@ -187,6 +187,8 @@ def _refuse_custom_types(payload_type: Any) -> None:
         if id(found) in seen:
             continue
         seen.add(id(found))
+        if isinstance(found, inspect.RawType):
+            raise InvalidDefinition("msgspec.Raw cannot be (part of) a payload, since nothing looks into it: declare what it holds, or Any")
         if isinstance(found, inspect.CustomType) and not _is_pydantic(found.cls):
             raise InvalidDefinition(f"{name_of_type(found.cls)} cannot be (part of) a payload: use {WHAT_A_PAYLOAD_MAY_BE}")
         for field in found.__struct_fields__:

@@ -77,6 +77,10 @@ def test_only_turns_need_not_wait(open_with: Callable[[str], Store], waits: list
         settlements = [Settlement(claim=one, outcome=Completed()) for one in claims]
         turn, waits_in_turn = waited(lambda: store.turn(settlements, DEMAND))  # noqa: B023 - called at once
         assert (len(turn.settled), waits_in_turn) == (2, {turns_wait})
+        (parent,) = store.enqueue([make_new_job()])
+        (taken,) = store.turn(demand=DEMAND).claims
+        child = Settlement(claim=taken, outcome=Completed(), children=(make_new_job(delay=timedelta(hours=1), key=parent.id),))
+        assert waited(lambda: store.turn([child], DEMAND))[1] >= {True}, "it may answer another enqueue of its key"  # noqa: B023 - as above
         last = store.enqueue([make_new_job(delay=timedelta(hours=1))])[0]
         assert waited(lambda: store.cancel(last.id))[1] == {True}  # noqa: B023 - as above
     with store.transaction() as connection:

@@ -15,7 +15,8 @@ from onward.drivers.postgres import bulk, connections
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sql import enqueue
-from onward.errors import DuplicateJob
+from onward.errors import DuplicateJob, StoreBusy
+from onward.inspection import JobFilter
 from onward.jobs import Accepted, NewJob
 from onward.testing.conformance import (  # noqa: F401  # the suite's own cases, over this way of storing
     TestDuplicates,
@@ -145,6 +146,20 @@ def test_tables_with_row_level_security_are_filled_by_the_statements(
     assert refused == ["keys", "jobs"]
     monkeypatch.setattr(bulk, "_copy", real)
     assert len(claim(store, 5)) == 2
+
+
+def test_a_key_that_a_trigger_keeps_out_is_not_taken_for_stored(store: PostgresStore, url: str) -> None:
+    """``COPY`` says nothing of rows that a trigger leaves out; a job without its key would be no answer to anybody."""
+    store.open()
+    with psycopg.connect(read_url(url)[0], autocommit=True) as connection:
+        connection.execute(f"""
+            CREATE FUNCTION keep_out() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN CASE WHEN NEW.key <> 'k7' THEN NEW END; END $$;
+            CREATE TRIGGER keep_out BEFORE INSERT ON "{store.schema}".keys FOR EACH ROW EXECUTE FUNCTION keep_out()
+        """)
+        with pytest.raises(StoreBusy, match="the key 'k7'"):
+            store.enqueue([make_new_job(key=f"k{number}") for number in range(20)])
+        assert connection.execute(f'SELECT count(*) FROM "{store.schema}".keys').fetchone() == (0,)
+    assert store.count(JobFilter()) == 0
 
 
 def test_each_queue_of_what_is_soon_due_is_told(store: PostgresStore, url: str) -> None:

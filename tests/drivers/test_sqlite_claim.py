@@ -230,3 +230,32 @@ def test_a_row_that_only_the_index_has_as_due_is_never_taken_for_a_claim(tmp_pat
         again.turn(demand=DEMAND)
     assert again.get(asked.id).fence == 0
     again.close()
+
+
+@pytest.mark.parametrize("queue", [b"\x99\xa8\xa5", b"", b"mail", "\udcff"], ids=["base64 of mail", "empty", "mail", "no text"])
+def test_a_queue_that_is_no_text_stops_no_other(store: SQLiteStore, queue: bytes | str) -> None:
+    """The table takes it; as JSON it would be taken for the name of another queue."""
+    good = [store.enqueue([make_new_job(queue=name)])[0].id for name in ("mail", "default", "mail")]
+    (bad,) = store.enqueue([make_new_job(queue="mail")])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        stored, cast = (queue, "?") if isinstance(queue, bytes) else (queue.encode("utf-8", "surrogateescape"), "CAST(? AS TEXT)")
+        connection.execute(f"UPDATE onward_jobs SET queue = {cast} WHERE id = ?", (stored, bad.id))
+    every = Demand(lease_owner="host:1:one", slots=10, types=DEMAND.types)
+    assert [one.id for one in store.turn(demand=every).claims] == sorted(good)
+    assert store.turn(demand=every).claims == ()
+    store.sweep()
+    with closing(sqlite3.connect(store.path)) as connection:
+        assert connection.execute("SELECT status, error FROM onward_jobs WHERE id = ?", (bad.id,)).fetchone() == (
+            "dead_letter",
+            "the row cannot be read: its queue is no text",
+        )
+        assert connection.execute("SELECT count(*) FROM onward_jobs WHERE status = 'in_progress'").fetchone() == (3,)
+
+
+def test_a_priority_that_is_no_number_stops_no_other(store: SQLiteStore) -> None:
+    """Only somebody who switches the table's checks off can write it."""
+    good, bad = store.enqueue([make_new_job(type="work"), make_new_job(type="work")])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute("UPDATE onward_jobs SET priority = CAST(? AS TEXT) WHERE id = ?", (b"\xff", bad.id))
+    assert [one.id for one in store.turn(demand=DEMAND).claims] == [good.id]

@@ -30,7 +30,7 @@ ONE_BACKEND_ONLY = {
         "files",  # a caller may have several on one connection
         *("queues", "lanes", "due", "any_blocked"),  # its claim: many seeks, each a statement, since a statement costs microseconds
         *("claimed", "claimed_rows"),  # what it has claimed, read quickly, or row by row where one needs it
-        "misdated",  # its columns take any text
+        *("misdated", "misqueued"),  # its columns take anything
     },
     "postgres": {
         *("commit", "clock", "forget_session"),  # its own clock decides; its connections are shared

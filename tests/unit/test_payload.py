@@ -331,8 +331,9 @@ def no_type() -> NoReturn:
         5,
         no_type,
         Mapping[str, Plain],
+        dict[str, msgspec.Raw],
     ],
-    ids=range(12),
+    ids=range(13),
 )
 def test_a_type_without_a_json_form_is_refused_at_definition(kind: Any) -> None:
     """At import, not at the first enqueue in production."""

@@ -1,7 +1,8 @@
 """``durability=relaxed`` in a URL: a turn's commit does not wait for the disk.
 
-What a power cut may then take back are the newest claims and completions, so that these jobs run again. Every commit that accepts a job,
-that a person asks for, or that is a handler's own (``ctx.transaction()``) still waits, and with it all that was committed before.
+What a power cut may then take back are the newest claims and completions without children, so that these jobs run again. Every commit
+that accepts a job, that a person asks for, or that is a handler's own (``ctx.transaction()``) still waits, and with it all that was
+committed before.
 The kill of a process, or its crash, takes nothing back in either setting.
 """
 

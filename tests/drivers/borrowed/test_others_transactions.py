@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from onward.errors import NoTransaction, StoreBusy
 from onward.inspection import JobFilter
@@ -110,6 +111,47 @@ def test_a_callers_lock_timeout_ends_the_wait_and_nothing_else(postgres_here: Da
     assert not loser.enqueue(postgres_here.store, make_new_job(key="k"))[0].is_new
     loser.commit()
     assert postgres_here.store.count(JobFilter()) == 1
+
+
+@pytest.mark.parametrize("many", [7, 8, 250])
+def test_a_lock_timeout_among_many_keys_leaves_none_of_them(postgres_here: Database, postgres_kind: type[Caller], many: int) -> None:
+    """However many are taken at once: what was undone holds no key, and a savepoint of the caller's is still the caller's."""
+    winner, loser = (postgres_here.caller(postgres_kind) for _ in range(2))
+    winner.begin()
+    winner.enqueue(postgres_here.store, make_new_job(key="k0"))
+    loser.begin()
+    loser.run("SET LOCAL lock_timeout = '50ms'")
+    loser.run("SAVEPOINT onward")
+    loser.run("INSERT INTO sales VALUES (1)")
+    (first,) = loser.enqueue(postgres_here.store, make_new_job())
+    with pytest.raises(StoreBusy, match="lock_timeout"):
+        loser.enqueue(postgres_here.store, *[make_new_job(key=f"k{number}") for number in range(many)])
+    loser.run("ROLLBACK TO SAVEPOINT onward")
+    (last,) = loser.enqueue(postgres_here.store, make_new_job())
+    loser.commit()
+    winner.rollback()
+    assert [job.id for job in postgres_here.store.find(JobFilter())] == [last.id] != [first.id]
+    assert all(one.is_new for one in postgres_here.store.enqueue([make_new_job(key=f"k{number}") for number in range(many)]))
+    with psycopg.connect(**postgres_here.place, autocommit=True) as connection:  # type: ignore[arg-type]
+        assert connection.execute("SELECT count(*) FROM sales").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("many", [1, 8, 250])
+def test_a_request_that_was_overtaken_by_its_own_ids_keeps_no_other_keys(
+    postgres_here: Database, postgres_kind: type[Caller], thread: ThreadPoolExecutor, many: int
+) -> None:
+    """The stored jobs have the keys of the first request; nobody would ever give those of the second back."""
+    store = postgres_here.store
+    asked = [make_new_job(key=f"a{number}") for number in range(many)]
+    winner = postgres_here.caller(postgres_kind)
+    winner.begin()
+    winner.enqueue(store, *asked)
+    again = thread.submit(store.enqueue, [replace(job, key=f"b{job.key}") for job in asked])
+    wait_until_somebody_waits(postgres_here, again)
+    winner.commit()
+    assert again.result(PATIENCE) == [Accepted(job.id, is_new=False) for job in asked]
+    assert all(one.is_new for one in store.enqueue([make_new_job(key=f"b{job.key}") for job in asked]))
+    assert not any(one.is_new for one in store.enqueue([make_new_job(key=job.key) for job in asked]))
 
 
 def test_nothing_joins_a_transaction_that_has_failed(postgres_here: Database, postgres_kind: type[Caller]) -> None:

@@ -36,53 +36,56 @@ def copied(connection: psycopg.Connection[Any], text: StatementText, wanted: Sta
     """
     if isinstance(wanted, Many):
         jobs = wanted.parameters
-        return [] if _try(connection, text, lambda: _copy_jobs(connection, text, jobs)) else None
+        return [] if _try(connection, text, lambda: _copy_jobs(connection, text, jobs), len(jobs)) else None
     if wanted.name != "take_keys":
         return None
     keys = msgspec.json.decode(wanted.parameters["rows"])
-    return [(key[3],) for key in keys] if _try(connection, text, lambda: _copy_keys(connection, text, keys)) else None
+    return [(key[3],) for key in keys] if _try(connection, text, lambda: _copy_keys(connection, text, keys), len(keys)) else None
 
 
-def _try(connection: psycopg.Connection[Any], text: StatementText, work: Callable[[], None]) -> bool:
+def _try(connection: psycopg.Connection[Any], text: StatementText, work: Callable[[], int], expected: int) -> bool:
     cursor = psycopg.Cursor(connection)
-    cursor.execute(text["savepoint"])
+    cursor.execute(text["savepoint_of_keys"])
     try:
-        work()
+        is_done = work() == expected  # a trigger may leave rows out, and the statement says which
     except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):  # the latter under row-level security
-        cursor.execute(text["undo_savepoint"])
-        cursor.execute(text["release_savepoint"])
-        return False
-    cursor.execute(text["release_savepoint"])
-    return True
+        is_done = False
+    if not is_done:
+        cursor.execute(text["undo_savepoint_of_keys"])
+    cursor.execute(text["release_savepoint_of_keys"])
+    return is_done
 
 
-def _copy_jobs(connection: psycopg.Connection[Any], text: StatementText, rows: list[dict[str, Any]]) -> None:
+def _copy_jobs(connection: psycopg.Connection[Any], text: StatementText, rows: list[dict[str, Any]]) -> int:
     known = _Known()
     columns = (*_OWN, *_SHARED, "status", "created_at", "updated_at")
     lines = (
         "\t".join([*[_field(row[name]) for name in _OWN], *[known[row[name]] for name in _SHARED], "queued", row["now"], row["now"]])
         for row in rows
     )
-    _copy(connection, text, "jobs", columns, lines)
+    stored = _copy(connection, text, "jobs", columns, lines)
     if text.notifies:
         until = write_instant(read_instant(rows[0]["now"]) + SOON)
         for queue in sorted({row["queue"] for row in rows if row["scheduled_at"] < until}):
             psycopg.Cursor(connection).execute(text["notify"], {"channel": text.schema, "payload": queue[:255]})
+    return stored
 
 
-def _copy_keys(connection: psycopg.Connection[Any], text: StatementText, rows: list[list[Any]]) -> None:
+def _copy_keys(connection: psycopg.Connection[Any], text: StatementText, rows: list[list[Any]]) -> int:
     known = _Known()
     lines = (
         "\t".join([known[owner], known[type_], _field(key), job_id, payload_hash, known[expires_at]])
         for owner, type_, key, job_id, payload_hash, expires_at in rows
     )
-    _copy(connection, text, "keys", ("owner", "type", "key", "job_id", "payload_hash", "expires_at"), lines)
+    return _copy(connection, text, "keys", ("owner", "type", "key", "job_id", "payload_hash", "expires_at"), lines)
 
 
-def _copy(connection: psycopg.Connection[Any], text: StatementText, table: str, columns: Iterable[str], lines: Iterator[str]) -> None:
-    with psycopg.Cursor(connection).copy(f'COPY "{text.schema}".{table} ({", ".join(columns)}) FROM STDIN'.encode()) as copy:
+def _copy(connection: psycopg.Connection[Any], text: StatementText, table: str, columns: Iterable[str], lines: Iterator[str]) -> int:
+    cursor = psycopg.Cursor(connection)
+    with cursor.copy(f'COPY "{text.schema}".{table} ({", ".join(columns)}) FROM STDIN'.encode()) as copy:
         while piece := list(islice(lines, PIECE)):
             copy.write("\n".join(piece) + "\n")
+    return cursor.rowcount
 
 
 class _Known(dict[Any, str]):

@@ -75,6 +75,7 @@ class PostgresStore(Store):
         self.clock = clock
         self.schema = check_schema(schema)
         self.url = write_url(url, schema)
+        self._relaxed = relaxed
         self._text = StatementText(schema, notify=notify, relaxed=relaxed)
         self._schema = Schema(url, schema, migrate=migrate, place=self.url)
         self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
@@ -116,6 +117,10 @@ class PostgresStore(Store):
             return Turn() if demand is None else self._claim(demand)
         is_one = len(settlements) == 1 and demand is None
         try:
+            if self._relaxed and demand is not None and any(one.children for one in settlements):
+                # It is the claim that lets a commit be relaxed, and a child may answer somebody else's enqueue.
+                done = self._settle(settlements, None, tally, TURN_WAITS)
+                return replace(self._claim(demand), settled=done.settled, lost=done.lost)
             return self._settle(settlements, demand, tally, ONE_WAITS if is_one else TURN_WAITS)
         except StoreBusy:
             return Turn(held_up=tuple(settlements)) if is_one else self._settle_singly(settlements, demand, tally)

@@ -60,6 +60,16 @@ RELEASE SAVEPOINT onward;
 -- name: undo_savepoint
 ROLLBACK TO SAVEPOINT onward;
 
+-- name: savepoint_of_keys
+-- Of another name than the one around it, which an error undoes as a whole, and with it this.
+SAVEPOINT onward_keys;
+
+-- name: release_savepoint_of_keys
+RELEASE SAVEPOINT onward_keys;
+
+-- name: undo_savepoint_of_keys
+ROLLBACK TO SAVEPOINT onward_keys;
+
 
 -- == enqueue ==
 
@@ -101,6 +111,10 @@ FROM json_array_elements(:rows::text::json) WITH ORDINALITY AS asked (value, pla
 ORDER BY place
 ON CONFLICT (owner, type, key) DO NOTHING
 RETURNING job_id;
+
+-- name: drop_key
+-- A key that was taken for a job which another transaction had stored in the meantime, with another key or none.
+DELETE FROM {prefix}keys WHERE owner = :owner::text AND type = :type::text AND key = :key::text AND job_id = :job_id::text;
 
 -- name: key_holder
 SELECT job_id, payload_hash FROM {prefix}keys WHERE owner = :owner::text AND type = :type::text AND key = :key::text;

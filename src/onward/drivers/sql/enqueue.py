@@ -43,7 +43,7 @@ def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operat
     if not (is_whole and any(isinstance(answer, DuplicateJob) for answer in answers.values())):
         rows = [write_new_job(job, now, now_text) for job in new.values()]
     if rows and (overtaken := (yield Many("enqueue", rows))):
-        yield from _answer_overtaken(jobs, {row[0] for row in overtaken}, answers)
+        yield from _answer_overtaken(jobs, {row[0] for row in overtaken}, new, answers)
     return [answers.get(position) or Accepted(job.id) for position, job in enumerate(jobs)]
 
 
@@ -119,11 +119,11 @@ def _take_together(
     rows = [_key_row(jobs[position], now) for position in left if firsts[uses[position]] == position]
     if not rows:
         return left
-    yield Statement("savepoint")
+    yield Statement("savepoint_of_keys")
     taken = yield Statement("take_keys", {"rows": as_json(rows), "now": write_instant(now)}, len(rows))
     if len(taken) < len(rows):  # another request was quicker, or a window is over and its key has to be taken over
-        yield Statement("undo_savepoint")
-    yield Statement("release_savepoint")
+        yield Statement("undo_savepoint_of_keys")
+    yield Statement("release_savepoint_of_keys")
     return left if len(taken) < len(rows) else [position for position in left if firsts[uses[position]] != position]
 
 
@@ -167,8 +167,17 @@ def take_key(job: NewJob, now: datetime, *, scope: str | None = None) -> Operati
     raise StoreBusy(f"the key {key!r} of {type_} changed hands {MOST_KEY_TRIES} times while it was asked for: try again")
 
 
-def _answer_overtaken(jobs: Sequence[NewJob], ids: set[str], answers: dict[int, Accepted | DuplicateJob]) -> Operation[None]:
-    """Answer for jobs whose id another transaction stored after ``_stored`` had looked."""
+def _answer_overtaken(
+    jobs: Sequence[NewJob], ids: set[str], new: Mapping[str, NewJob], answers: dict[int, Accepted | DuplicateJob]
+) -> Operation[None]:
+    """Answer for jobs whose id another transaction stored after ``_stored`` had looked.
+
+    That one asked for another key, or it would have held up this one's: whose it is now, nobody would ever give back.
+    """
+    for id_ in ids:
+        if new[id_].key is not None:
+            owner, type_, key = uses_of_key(new[id_])
+            yield Statement("drop_key", {"owner": owner, "type": type_, "key": key, "job_id": id_})
     stored = yield from _stored([job for job in jobs if job.id in ids])
     for position, job in enumerate(jobs):
         if job.id in stored:

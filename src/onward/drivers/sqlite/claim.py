@@ -36,7 +36,8 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
 
 def _claim_due(demand: Demand, now: datetime) -> Operation[Found]:
     found, now_text = Found(), write_instant(now)
-    queues = list(demand.queues) or [row[0] for row in (yield Statement("queues"))]
+    # What is no text was written by hand, and the sweep sets it aside: as JSON it would be taken for the name of another queue.
+    queues = list(demand.queues) or [row[0] for row in (yield Statement("queues")) if isinstance(row[0], str)]
     if not queues:
         return found
     lanes = yield Statement("lanes", {"queues": as_json(queues)})
@@ -45,7 +46,7 @@ def _claim_due(demand: Demand, now: datetime) -> Operation[Found]:
     for queue, priority, first in lanes:
         if isinstance(first, bytes) or first <= now_text:
             due[priority].append(queue)
-            is_sure[priority] = is_sure[priority] or isinstance(first, str)
+            is_sure[priority] = is_sure[priority] or (isinstance(first, str) and isinstance(priority, int))
     for priority, its_queues in due.items():
         if (yield from _claim_priority(found, demand, now, its_queues, priority, is_sure[priority])):
             found.next_due = timedelta(0)

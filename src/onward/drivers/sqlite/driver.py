@@ -174,7 +174,8 @@ class SQLiteStore(Store):
                 lambda cursor: run(cursor, self.statements, turn(settlements, demand, self.clock.now(), claim, tally)),
                 lambda: tuple(one.claim.id for one in settlements),
                 sees=demand is not None,
-                relaxed=self.relaxed,
+                # A child may answer somebody else's enqueue, who is told then that it is accepted.
+                relaxed=self.relaxed and not any(one.children for one in settlements),
             )
         finally:
             self._last_turn = time.monotonic()

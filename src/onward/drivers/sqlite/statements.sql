@@ -34,6 +34,16 @@ RELEASE onward;
 -- name: undo_savepoint
 ROLLBACK TO onward;
 
+-- name: savepoint_of_keys
+-- Of another name than the one around it, which an error undoes as a whole, and with it this.
+SAVEPOINT onward_keys;
+
+-- name: release_savepoint_of_keys
+RELEASE onward_keys;
+
+-- name: undo_savepoint_of_keys
+ROLLBACK TO onward_keys;
+
 -- name: hold
 -- Stays behind a proof until what it is for: with the transaction it is gone.
 SAVEPOINT onward_held;
@@ -79,6 +89,10 @@ SELECT
 FROM json_each(:rows) WHERE true
 ON CONFLICT (owner, type, key) DO NOTHING
 RETURNING +job_id;
+
+-- name: drop_key
+-- A key that was taken for a job which another transaction had stored in the meantime. With one writer at a time that is never so.
+DELETE FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key AND job_id = :job_id;
 
 -- name: key_holder
 SELECT +job_id, +payload_hash FROM {prefix}keys WHERE owner = :owner AND type = :type AND key = :key;
@@ -304,6 +318,12 @@ SELECT {columns} FROM {prefix}jobs
 WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = :priority
     AND scheduled_at >= '3' AND (scheduled_at > '9999-12-31T23:59:59.999999Z' OR scheduled_at NOT GLOB '[0-9][0-9][0-9][0-9]-[0-9]*')
 ORDER BY scheduled_at, id LIMIT :limit;
+
+-- name: misqueued
+-- Waiting rows whose queue is these bytes, or the text of them if that is none: no worker could name it. Only asked where there are some.
+SELECT +id FROM {prefix}jobs
+WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND CAST(queue AS BLOB) = :queue AND (typeof(queue) = 'blob' OR :is_no_text)
+LIMIT :limit;
 
 -- name: renew
 -- Renews leases, and stores how far each handler has come. An id that does not come back is not ours any more.

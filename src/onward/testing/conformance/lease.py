@@ -11,6 +11,7 @@ from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import LeaseLost
 from onward.inspection import JobFilter
+from onward.jobs import LONGEST_LEASE
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -196,6 +197,21 @@ class TestLease:
         newest = claim_one(store)
         assert store.extend([Extension(older), Extension(newest)]).lost == {older.id}
         assert store.extend([Extension(newest)]).lost == frozenset()
+
+    def test_a_lease_of_the_longest_kind_is_not_swept_as_one_from_the_future(self, store: Store) -> None:
+        """It ends as far ahead as any may."""
+        enqueue(store)
+        (taken,) = store.turn(demand=Demand(lease_owner=OTHER, slots=1, types={"work": LONGEST_LEASE})).claims
+        assert store.sweep().requeued == ()
+        assert read(store, taken) == taken.job
+
+    def test_only_the_claim_that_says_so_has_begun_by_itself(self, store: Store) -> None:
+        """A death is charged to whoever ran alone; its neighbours have the same fence."""
+        enqueue(store)
+        enqueue(store)
+        first, other = claim(store, 2)
+        store.extend([Extension(first, began_isolated=True)])
+        assert (read(store, first).ran_isolated, read(store, other).ran_isolated) == (True, False)
 
     def test_extending_renews_the_lease_from_now(self, store: Store, clock: FakeClock) -> None:
         """Not from where it ended: a worker that beats often must not own a job for days."""

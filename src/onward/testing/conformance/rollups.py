@@ -190,17 +190,19 @@ class TestMergedRollups:
             clock.advance(moment - clock.now())
             for name in ("one", "other"):
                 end(store, Tally(name))
-            end(store, Tally("alone"), type="mail")
+            alone = Tally("alone")
+            for fields in ({"type": "mail"}, {"queue": "slow"}, {"outcome": DeadLettered("no")}):
+                end(store, alone, **fields)
         clock.advance(began + MERGED_WITHIN + 2 * MINUTE - clock.now())
         store.prune(Retention(rollups=None))
         rows_in = {
             moment: sorted(one.worker for one in rows(store, clock) if one.minute == minute_of(moment))
             for moment in (oldest, old, new, newest)
         }
-        assert rows_in[oldest] == rows_in[newest] == ["alone", "one", "other"]
+        assert rows_in[oldest] == rows_in[newest] == ["alone", "alone", "alone", "one", "other"]
         for moment in (old, new):
-            assert len(rows_in[moment]) == 2
-            assert "alone" in rows_in[moment]
+            assert len(rows_in[moment]) == 4
+            assert rows_in[moment].count("alone") == 3
 
     def test_a_minute_is_kept_for_as_long_as_was_asked(self, store: Store, clock: FakeClock) -> None:
         """By the minute."""

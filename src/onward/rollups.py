@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from onward.ids import new_id
 from onward.turn import Settlement
 
 GROWTH = 1.1
@@ -75,7 +76,11 @@ class Tally:
     """One worker's counts. A turn stores what ``add`` gives in the transaction that settles, and calls ``confirm`` when it is committed."""
 
     def __init__(self, worker: str) -> None:
-        self._worker = worker
+        self._name = self._worker = worker
+        self._newest = ""
+        """The minute whose counts are remembered."""
+        self._of_before: list[Rollup] = []
+        """What is to be set right under an earlier name."""
         self._confirmed: dict[Cell, Rollup] = {}
         self._added: dict[Cell, Rollup] = {}
         self._doubtful: set[Cell] = set()
@@ -87,6 +92,8 @@ class Tally:
         added: dict[Cell, Rollup] = {}
         self._added = added
         minute = minute_of(now)
+        if minute < self._newest:
+            self._begin_anew(minute)
         for settlement in settled:
             job = settlement.claim.job
             cell = (minute, job.queue, job.type, settlement.outcome.name)
@@ -99,15 +106,25 @@ class Tally:
                 rollup.waited[waited] = rollup.waited.get(waited, 0) + 1
                 ran = bucket_of(settlement.seconds)
                 rollup.ran[ran] = rollup.ran.get(ran, 0) + 1
-        return Written(tuple(added.values()), tuple(self._value(cell) for cell in sorted(self._doubtful - added.keys())))
+        corrected = (self._value(cell) for cell in sorted(self._doubtful - added.keys()))
+        return Written(tuple(added.values()), (*self._of_before, *corrected))
+
+    def _begin_anew(self, minute: str) -> None:
+        """The clock went back into a minute whose counts are not remembered: under another name, none of them is overwritten."""
+        self._of_before += [self._value(cell) for cell in sorted(self._doubtful)]
+        self._doubtful.clear()
+        self._confirmed = {}
+        self._newest = minute
+        self._worker = f"{self._name}:{new_id()}"
 
     def confirm(self) -> None:
         """What the last ``add`` gave is stored."""
         self._confirmed |= self._added
         self._added = {}
         self._doubtful.clear()
-        newest = max((cell[0] for cell in self._confirmed), default="")
-        self._confirmed = {cell: rollup for cell, rollup in self._confirmed.items() if cell[0] == newest}
+        self._of_before.clear()
+        self._newest = max((cell[0] for cell in self._confirmed), default=self._newest)
+        self._confirmed = {cell: rollup for cell, rollup in self._confirmed.items() if cell[0] == self._newest}
 
     def _value(self, cell: Cell) -> Rollup:
         minute, queue, type_, outcome = cell

@@ -262,5 +262,45 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     os.close(reader)
 
 
+def test_lines_that_nobody_reads_are_lost_and_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that waits for its reader holds its jobs, and another takes them back. Once it is read again, lines come again."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        log = LifecycleLog(stream)
+        lines = threading.Thread(target=lambda: [log.together([EVENT] * 40) for _ in range(50)], daemon=True)
+        lines.start()
+        lines.join(30)
+        assert not lines.is_alive()
+        written = os.read(reader, 1 << 20)
+        assert written.endswith(b"\n")
+        assert written.count(b"\n") + log.lines_lost == 2000
+        log(EVENT)
+        assert json.loads(os.read(reader, 10_000))["job_id"] == EVENT.job_id
+    os.close(reader)
+
+
+def test_a_pipe_that_does_not_block_takes_every_line_as_soon_as_it_is_read() -> None:
+    """Some programs hand such a one down; that it is full for a moment is no failure."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with os.fdopen(writer, "w") as stream:
+        log = LifecycleLog(stream)
+        lines = threading.Thread(target=lambda: [log.together([EVENT] * 40) for _ in range(50)] and stream.close(), daemon=True)
+        lines.start()
+        read = b"".join(iter(lambda: os.read(reader, 2000), b""))
+        lines.join(30)
+    os.close(reader)
+    assert (read.count(b"\n"), log.lines_lost) == (2000, 0)
+
+
+def test_a_line_of_the_widest_characters_fits_into_one_write_of_a_pipe() -> None:
+    """Only a row that was written by hand has such names."""
+    wide = "\U0001f600" * 300
+    event = Event(event="failed", job_id=wide, job_type=wide, queue=wide, worker_id=wide, error=wide * 3, correlation_id=wide)
+    line = line_of(event, "2026-03-01T09:30:00.000000Z")
+    assert len(line) <= LONGEST_LINE
+    assert len(json.loads(line)["queue"]) > 50
+
+
 def _record(text: str) -> logging.LogRecord:
     return logging.LogRecord("onward", logging.INFO, __file__, 1, text, (), None)

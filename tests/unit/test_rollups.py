@@ -144,3 +144,42 @@ def test_sums_are_by_cell_and_name_no_worker() -> None:
         ("", "1", 5, {1: 2}, {2: 6}),
     ]
     assert (one.count, one.waited, one.worker) == (2, {1: 1}, "a")
+
+
+def test_a_clock_that_steps_back_overwrites_nothing() -> None:
+    """What was stored of an earlier minute is not remembered any more, so it is counted there under another name, and from nothing."""
+    tally = Tally("me")
+    tally.add([ended(), ended()], NOON)
+    tally.confirm()
+    tally.add([ended()], NOON + MINUTE)
+    tally.confirm()
+    (back,) = tally.add([ended()], NOON).values
+    tally.confirm()
+    (again,) = tally.add([ended()], NOON).values
+    assert (back.minute, back.count, again.count) == (minute_of(NOON), 1, 2)
+    assert back.worker == again.worker != "me"
+    assert back.worker.startswith("me:")
+
+
+def test_what_is_doubtful_when_the_clock_steps_back_is_set_right_under_its_own_name() -> None:
+    """The try before may have been stored."""
+    tally = Tally("me")
+    tally.add([ended()], NOON + MINUTE)
+    tally.confirm()
+    tally.add([ended()], NOON + MINUTE)
+    for _ in range(2):
+        written = tally.add([ended()], NOON)
+        assert [(one.minute, one.worker, one.count) for one in written.corrected] == [(minute_of(NOON + MINUTE), "me", 1)]
+        assert [(one.minute, one.count) for one in written.values] == [(minute_of(NOON), 1)]
+    tally.confirm()
+    assert tally.add([], NOON).corrected == ()
+
+
+def test_after_a_step_forth_and_back_counts_go_on_at_once() -> None:
+    """Not only when the wrong time is reached."""
+    tally = Tally("me")
+    for moment in (NOON, NOON + 60 * MINUTE, NOON, NOON, NOON + MINUTE):
+        (value,) = tally.add([ended()], moment).values
+        tally.confirm()
+    assert (value.minute, value.count) == (minute_of(NOON + MINUTE), 1)
+    assert list(tally._confirmed) == [("2026-01-01T12:01", "default", "work", "completed")]

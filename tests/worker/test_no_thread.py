@@ -12,9 +12,16 @@ from typing import Any, NoReturn
 import pytest
 
 from onward import Onward, define_job
+from onward.clock import FakeClock
+from onward.drivers.memory import MemoryStore
 from onward.events import Event
+from onward.registry import Registry
 from onward.status import Status
+from onward.turn import Demand
 from onward.worker.event_loop import EventLoop
+from onward.worker.executor import Executor
+from onward.worker.isolation import Isolation
+from onward.worker.slots import Slots
 from onward.worker.threads import Threads
 
 START = threading.Thread.start
@@ -110,3 +117,21 @@ def test_the_file_is_not_locked_while_a_thread_is_started(tmp_path: Path, monkey
         may_go_on.set()
         writer.join()
         app.close()
+
+
+def test_thousands_of_runs_that_cannot_be_started_are_all_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes the slot of the one before; none may stay there because of how many they are."""
+    many = 3000
+    work = define_job("work", lambda payload: None, payload=int)
+    store = MemoryStore(clock=FakeClock())
+    store.enqueue([work.new_job(number) for number in range(many)])
+    claims = store.turn(demand=Demand(lease_owner="host:1:one", slots=many, types={"work": timedelta(seconds=60)})).claims
+    executor = Executor(Registry([work]), clock=store.clock)
+    slots = Slots(1, executor, lambda: None, Isolation(store, store.clock))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    slots.start([run for claim in claims if (run := executor.prepare(claim)) is not None])
+    ended = slots.take_ended()
+    assert len(ended) == many
+    assert {settlement.outcome.name for _, settlement in ended} == {"snoozed"}
+    assert slots.is_empty
+    assert not slots.held()

@@ -24,7 +24,7 @@ from onward.retry import RetryPolicy
 from onward.rollups import Tally
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import Demand, Extension, Settlement, Turn
+from onward.turn import TYPES_BLOCKED_PER_TURN, Demand, Extension, Settlement, Turn
 from onward.worker.worker import Worker
 from tests.worker.conftest import PATIENCE, Gate, work_off
 
@@ -151,6 +151,15 @@ def test_jobs_of_a_type_that_nobody_here_knows_are_told_once(
     for _ in range(25):
         worker.sweeper.tick()
     assert told() == expected
+
+
+def test_a_drain_says_which_of_very_many_it_leaves_behind(
+    make_worker: MakeWorker, store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A look while they are being set aside finds the newest of them waiting as before."""
+    store.enqueue([make_new_job("renamed", number) for number in range(2 * TYPES_BLOCKED_PER_TURN)])
+    make_worker(define_job("work", lambda payload: None, payload=int), drain=True).run()
+    assert any(f"called 'renamed', and of that type {2 * TYPES_BLOCKED_PER_TURN} wait" in record.getMessage() for record in caplog.records)
 
 
 def test_a_drain_begins_with_what_dead_workers_held(

@@ -19,7 +19,7 @@ from onward.events import Event
 LONGEST_LINE = 4096
 """Bytes. A pipe takes that much in one piece, so lines of several worker processes never mix."""
 WRITE_WITHIN = 0.5
-"""Seconds that a record waits for whoever reads stderr."""
+"""Seconds that a record or a line waits for whoever reads it."""
 LONGEST_NAME = 255
 """Characters of what is usually shorter by far; a row that was written by hand may hold anything."""
 LONGEST_ERROR = 600
@@ -34,8 +34,8 @@ _encode = msgspec.json.Encoder().encode
 class LifecycleLog:
     """A subscriber that writes one JSON line an event: what happened, when, to which job.
 
-    A stream that cannot be written (closed, full disk) costs the line and nothing else: ``lines_lost`` counts them, one warning says
-    so, and writing goes on as soon as the stream can take lines again. Any thread may call it.
+    A stream that cannot be written (closed, full disk, a pipe that nobody reads) costs the line and nothing else: ``lines_lost`` counts
+    them, one warning says so, and writing goes on as soon as the stream can take lines again. Any thread may call it.
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
@@ -103,23 +103,25 @@ def line_of(event: Event, at: str) -> bytes:
         line = b""
     if 0 < len(line) <= SHORT_LINE and line.isascii() and b"\\" not in line and b"\x7f" not in line:
         return line
-    return _encode(describe(event, at=at)) + b"\n"
+    line = _encode(describe(event, at=at)) + b"\n"
+    # Names of characters that take four bytes each: only a row that was written by hand has them.
+    return line if len(line) <= LONGEST_LINE else _encode(describe(event, at=at, longest=LONGEST_NAME // 4)) + b"\n"
 
 
-def describe(event: Event, *, at: str) -> dict[str, Any]:
-    """The fields of an event's line, in a fixed order, each bounded and without what could do harm."""
+def describe(event: Event, *, at: str, longest: int = LONGEST_NAME) -> dict[str, Any]:
+    """The fields of an event's line, in a fixed order, each bounded and without what could do harm. A name has ``longest`` characters."""
     return {
         "event": event.event,
         "at": at,
-        "job_id": _harmless(event.job_id, LONGEST_NAME),
-        "job_type": _harmless(event.job_type, LONGEST_NAME),
-        "queue": _harmless(event.queue, LONGEST_NAME),
-        "worker_id": _harmless(event.worker_id, LONGEST_NAME),
+        "job_id": _harmless(event.job_id, longest),
+        "job_type": _harmless(event.job_type, longest),
+        "queue": _harmless(event.queue, longest),
+        "worker_id": _harmless(event.worker_id, longest),
         "attempts": event.attempts,
         "priority": event.priority,
         "duration_ms": event.duration_ms,
         "error": _harmless(event.error, LONGEST_ERROR),
-        "correlation_id": _harmless(event.correlation_id, LONGEST_NAME),
+        "correlation_id": _harmless(event.correlation_id, longest),
         "committed": event.committed,
     }
 
@@ -136,6 +138,20 @@ class HarmlessFormatter(logging.Formatter):
         return bound_error(super().format(record)).replace("\n", "\n    ")
 
 
+class Patience:
+    """How long a writer waits for a slow reader: once, until it reads again."""
+
+    def __init__(self) -> None:
+        self._is_stuck = False
+
+    def can_write(self, descriptor: int) -> bool:
+        """Wait until a pipe takes ``PIPE_BUF`` bytes at once. Says whether it does."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        self._is_stuck = not poll.poll(0 if self._is_stuck else WRITE_WITHIN * 1000)
+        return not self._is_stuck
+
+
 class PatientHandler(logging.StreamHandler[TextIO]):
     """Writes to a pipe that nobody may read any more: a record is left out rather than that its writer waits for ever.
 
@@ -145,7 +161,7 @@ class PatientHandler(logging.StreamHandler[TextIO]):
     def __init__(self) -> None:
         super().__init__()
         self.records_lost = 0
-        self._is_stuck = False
+        self._patience = Patience()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -158,19 +174,12 @@ class PatientHandler(logging.StreamHandler[TextIO]):
             self.stream.flush()
             while left:
                 # A pipe that can be written takes a piece of this size at once.
-                if not self._can_write(descriptor):
+                if not self._patience.can_write(descriptor):
                     self.records_lost += 1
                     return
                 left = left[os.write(descriptor, left[: select.PIPE_BUF]) :]
         except Exception:  # noqa: BLE001 - as every handler: what cannot be logged harms nobody
             self.handleError(record)
-
-    def _can_write(self, descriptor: int) -> bool:
-        poll = select.poll()
-        poll.register(descriptor, select.POLLOUT)
-        # Once it was stuck, the next record does not wait for it again.
-        self._is_stuck = not poll.poll(0 if self._is_stuck else WRITE_WITHIN * 1000)
-        return not self._is_stuck
 
 
 def configure_logging(level: int = logging.INFO) -> None:
@@ -205,4 +214,11 @@ def _writer(stream: TextIO) -> Callable[[bytes], int]:
 
         return write_text
     stream.flush()
-    return lambda line: os.write(descriptor, line)
+    patience = Patience()
+
+    def write(line: bytes) -> int:
+        if not patience.can_write(descriptor):
+            raise BlockingIOError("nobody reads it")
+        return os.write(descriptor, line[: select.PIPE_BUF])
+
+    return write

@@ -254,27 +254,32 @@ class Slots:
         return run.claim.job.isolated and self._processes is None
 
     def _dispatch(self, picked: list[Run]) -> None:
-        tasks = []
-        for run in picked:
-            if _goes_to_loop(run):
-                tasks.append(run)
-            else:
-                self._hand_over([run], partial(self._threads.put, run))
-        if tasks:
-            self._hand_over(tasks, lambda: self._loop.call(lambda: self._begin_tasks(tasks)))
+        while picked:  # once, but where runs cannot be started: then others take their slots, thousands perhaps
+            tasks: list[Run] = []
+            others: list[Run] = []
+            for run in picked:
+                if _goes_to_loop(run):
+                    tasks.append(run)
+                else:
+                    others += self._hand_over([run], partial(self._threads.put, run))
+            if tasks:
+                others += self._hand_over(tasks, partial(self._loop.call, partial(self._begin_tasks, tasks)))
+            picked = others
 
-    def _hand_over(self, runs: list[Run], begin: Callable[[], object]) -> None:
+    def _hand_over(self, runs: list[Run], begin: Callable[[], object]) -> list[Run]:
         """Where no thread or event loop can be had, the runs must not stay: nobody would ever end them, and their leases be renewed.
 
-        A limit on threads is a ``RuntimeError``, one on open files an ``OSError``; whatever else it may be, the same holds.
+        A limit on threads is a ``RuntimeError``, one on open files an ``OSError``; whatever else it may be, the same holds. Gives the
+        runs that take their slots.
         """
         try:
             begin()
+            return []
         except Exception as error:  # noqa: BLE001 - as above
             logger.error("%d jobs could not be started, they are tried again in %s: %s", len(runs), AGAIN_AFTER, error)
-            for run in runs:
-                self._dispatch(self._leave(run, self._conclude(run, Snooze(AGAIN_AFTER))))
-            self._ring()
+        picked = [one for run in runs for one in self._leave(run, self._conclude(run, Snooze(AGAIN_AFTER)))]
+        self._ring()
+        return picked
 
     def _work(self, first: Run) -> None:
         """The life of a thread from one idle moment to the next."""

@@ -43,7 +43,7 @@ class Sweeper:
 
     def look_at_last(self) -> None:
         """Before the worker ends by itself: say which jobs it leaves behind. Raises ``StoreError``."""
-        if self._is_to_look:
+        if self._has_set_aside:
             self._unknown.look_now()
 
     def tick(self) -> float:

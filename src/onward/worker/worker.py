@@ -174,10 +174,6 @@ class Worker:
         """
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
-        for loop in (*self.watching, self._pruning):
-            loop.start()
-        if self._reconcilers:
-            threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
         try:
             self._serve()
         except KeyboardInterrupt:
@@ -217,6 +213,10 @@ class Worker:
     def _serve(self) -> None:
         """Work, and wind down whatever ends that. Raises ``KeyboardInterrupt`` for the second Ctrl-C, wherever it falls."""
         try:
+            for loop in (*self.watching, self._pruning):
+                loop.start()
+            if self._reconcilers:
+                threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
             if self._drains:
                 # What a dead worker held is due only once it is taken back, and a drain may be over before another thread has done that.
                 self._sweeping.step()

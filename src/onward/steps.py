@@ -6,11 +6,16 @@ It yields what is to be done next, and is sent what that gave; an error is raise
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from asyncio import Future
 
 S = TypeVar("S")
 A = TypeVar("A")
 T = TypeVar("T")
+UNDO_WITHIN = 5.0
+"""Seconds for what is left to do after a cancellation: mostly to undo what the caller's transaction must not keep."""
 
 
 def drive(take: Callable[[S], A], steps: Generator[S, A, T]) -> T:
@@ -30,9 +35,45 @@ def drive(take: Callable[[S], A], steps: Generator[S, A, T]) -> T:
 
 
 async def drive_awaited(take: Callable[[S], Awaitable[A]], steps: Generator[S, A, T]) -> T:
-    """``drive`` where each step is awaited."""
+    """``drive`` where each step is awaited. After a cancellation, what the steps still want is done, for ``UNDO_WITHIN`` seconds."""
+    from asyncio import CancelledError, ensure_future
+
     try:
         step = next(steps)
+        while True:
+            try:
+                answer = await take(step)
+            except CancelledError as cancelled:
+                await _undisturbed(ensure_future(_drive_on(take, steps, cancelled)))
+                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                step = steps.throw(error)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def _undisturbed(rest: Future[T]) -> None:
+    """Wait for a task of its own, which is not cancelled with the caller: some, such as anyio, cancel again at every ``await``."""
+    from asyncio import CancelledError, get_running_loop, wait
+
+    clock = get_running_loop().time
+    until = clock() + UNDO_WITHIN
+    while not rest.done() and clock() < until:
+        try:
+            await wait([rest], timeout=until - clock())
+        except CancelledError:
+            continue
+    rest.cancel()
+    if rest.done() and not rest.cancelled():
+        rest.result()
+
+
+async def _drive_on(take: Callable[[S], Awaitable[A]], steps: Generator[S, A, T], error: BaseException) -> T:
+    try:
+        step = steps.throw(error)
         while True:
             try:
                 answer = await take(step)

@@ -95,3 +95,18 @@ def test_a_stop_ends_the_longest_pause_at_once() -> None:
     assert ticked.wait(PATIENCE)
     loop.stop()
     assert loop.join(PATIENCE)
+
+
+def test_a_pause_with_nothing_to_do_can_be_ended_also_after_a_failure() -> None:
+    """Jobs that end meanwhile must not wait for half a minute to be stored because a claim's answer was lost before."""
+    rested: list[float] = []
+    loop: Loop
+
+    def rest(seconds: float) -> None:
+        rested.append(seconds)
+        loop.stop()
+
+    loop = Loop(Flaky(StoreUnavailable("gone"), Idle(3600.0)), chance=Random(1), rest=rest)
+    loop.start()
+    assert loop.join(PATIENCE)
+    assert (rested, loop.failures) == ([3600.0], 1)

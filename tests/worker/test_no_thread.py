@@ -119,6 +119,32 @@ def test_the_file_is_not_locked_while_a_thread_is_started(tmp_path: Path, monkey
         app.close()
 
 
+def test_an_isolated_async_job_for_which_no_event_loop_can_be_made_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has done nothing wrong, so it is no dead letter."""
+
+    async def handler(payload: int) -> None: ...
+
+    work = define_job("work", handler, isolated=True)
+    store = MemoryStore(clock=FakeClock())
+    store.enqueue([work.new_job(1)])
+    (claim,) = store.turn(demand=Demand(lease_owner="host:1:one", slots=1, types={"work": timedelta(seconds=60)})).claims
+    executor = Executor(Registry([work]), clock=store.clock)
+    is_rung = threading.Event()
+    slots = Slots(1, executor, is_rung.set, Isolation(store, store.clock))
+
+    def refuse_loop() -> NoReturn:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "new_event_loop", refuse_loop)
+    run = executor.prepare(claim)
+    assert run is not None
+    slots.start([run])
+    assert is_rung.wait(20)
+    ((_, settlement),) = slots.take_ended()
+    assert settlement.outcome.name == "snoozed"
+    slots.close()
+
+
 def test_thousands_of_runs_that_cannot_be_started_are_all_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes the slot of the one before; none may stay there because of how many they are."""
     many = 3000

@@ -74,7 +74,8 @@ class Loop:
             pause = self.step()
             if pause <= 0:
                 continue
-            if self.failures:
+            # One that has nothing to do waits where it can be woken, also if nothing has shown yet that it works again.
+            if self.failures and not isinstance(pause, Idle):
                 self._sleep(pause)
             else:
                 self._rest_safely(pause)

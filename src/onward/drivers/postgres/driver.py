@@ -307,7 +307,8 @@ class PostgresStore(Store):
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:
             return 0
-        self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True)
+        while self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True):
+            pass  # in transactions of their own, so that none is long
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

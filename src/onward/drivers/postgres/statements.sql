@@ -680,4 +680,5 @@ WITH old AS MATERIALIZED (
     SELECT minute, queue, type, outcome, worker FROM {prefix}rollups WHERE minute < :before::text
     ORDER BY minute LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (SELECT minute, queue, type, outcome, worker FROM old);
+DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (SELECT minute, queue, type, outcome, worker FROM old)
+RETURNING minute;

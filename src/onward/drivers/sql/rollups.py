@@ -35,8 +35,12 @@ def rollups(since: datetime) -> Operation[list[Rollup]]:
     return _read((yield Statement("rollups", {"since": minute_of(since)})))
 
 
-def merge_rollups(now: datetime, kept_for: timedelta | None, limit: int) -> Operation[None]:
-    """Make one row of those of all workers for minutes that nobody writes any more, and delete those past their retention."""
+def merge_rollups(now: datetime, kept_for: timedelta | None, limit: int) -> Operation[bool]:
+    """Make one row of those of all workers for minutes that nobody writes any more, and delete those past their retention.
+
+    Says whether there may be more than ``limit`` of either.
+    """
+    is_full = False
     asked = {"since": minute_of(now - MERGED_WITHIN), "before": minute_of(now - MERGED_AFTER), "limit": limit}
     rows = yield Statement("crowded_rollups", asked)
     if rows:
@@ -47,8 +51,11 @@ def merge_rollups(now: datetime, kept_for: timedelta | None, limit: int) -> Oper
         for one in merged:
             one.worker = new_id()
         yield Statement("write_rollups", {"rows": as_json([_row(one) for one in merged])})
+        is_full = len(merged) >= limit
     if kept_for is not None:
-        yield Statement("prune_rollups", {"before": minute_of(now - kept_for), "limit": limit})
+        pruned = yield Statement("prune_rollups", {"before": minute_of(now - kept_for), "limit": limit})
+        is_full = is_full or len(pruned) >= limit
+    return is_full
 
 
 def _row(rollup: Rollup) -> list[Any]:

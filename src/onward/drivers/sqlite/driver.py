@@ -273,7 +273,8 @@ class SQLiteStore(Store):
         return self._read(lambda: rollups.rollups(since))
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
-        self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit))
+        while self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit)):
+            pass  # other writers get between them
         return self._write(lambda: people.prune(retention, limit, self.clock.now()))
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

@@ -514,7 +514,8 @@ DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
 -- name: prune_rollups
 DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
     SELECT minute, queue, type, outcome, worker FROM {prefix}rollups WHERE minute < :before ORDER BY minute LIMIT :limit
-);
+)
+RETURNING +minute;
 
 
 -- == the six questions; these run as they stand in any shell, so they take no parameters but {stuck_seconds} ==

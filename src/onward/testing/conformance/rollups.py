@@ -214,6 +214,18 @@ class TestMergedRollups:
         store.prune(Retention(rollups=HOUR))
         assert rows(store, clock) == []
 
+    def test_however_many_there_are_all_are_merged_and_deleted(self, store: Store, clock: FakeClock) -> None:
+        """One prune may come every few minutes, and each minute brings as many rows as there are queues and types."""
+        for number in range(7):
+            for name in ("one", "other"):
+                end(store, Tally(name), queue=f"q{number}")
+        clock.advance(10 * MINUTE)
+        store.prune(Retention(rollups=HOUR), limit=2)
+        assert len(rows(store, clock)) == 7
+        clock.advance(HOUR)
+        store.prune(Retention(rollups=HOUR), limit=2)
+        assert rows(store, clock) == []
+
     def test_they_outlive_their_jobs_and_end_with_their_own_retention(self, store: Store, clock: FakeClock) -> None:
         """Charts go further back than rows."""
         end(store, Tally("one"))

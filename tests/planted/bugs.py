@@ -46,7 +46,11 @@ BUGS = (
     ),
     Bug(patch="an-attempt-counts-when-it-failed", catcher=SIMULATION, says=r"failed: history \d+: I8"),
     Bug(patch="release-without-a-cap", catcher=_tests("tests/unit/test_outcome.py"), says="FAILED .*release"),
-    Bug(patch="key-by-check-then-insert", catcher=_tests(CONFORMANCE, "(fifty_at_once and postgres-wheel)"), says="FAILED .*fifty"),
+    Bug(
+        patch="key-by-check-then-insert",
+        catcher=_tests("tests/drivers/borrowed/test_others_transactions.py", "two_callers_of_one_key"),
+        says="FAILED .*two_callers_of_one_key",
+    ),
     Bug(patch="a-child-before-its-parent", catcher=_tests(CONFORMANCE, "no_other_ending"), says="FAILED .*no_other_ending"),
     Bug(patch="lease-from-the-workers-clock", catcher=_tests("tests/drivers/test_postgres.py", "clock"), says="FAILED .*clock"),
     Bug(

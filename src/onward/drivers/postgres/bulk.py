@@ -1,4 +1,4 @@
-"""Many rows of an enqueue by ``COPY``: half the time of the statements that read them from JSON, and no words about conflicts.
+"""Many rows of an enqueue by ``COPY``: quicker than the statements that read them from JSON, and without words about conflicts.
 
 A conflict therefore undoes it, and the statement does it again; that is rare, since who asks has looked for the ids and keys before.
 """

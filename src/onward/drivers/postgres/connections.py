@@ -30,7 +30,7 @@ ROLLBACK_WITHIN = 5.0
 ROWS_A_SECOND = 1000
 """What a slow server surely stores: a statement with very many rows may take longer than another."""
 WORTH_COPYING = 200
-"""Rows of one request from which on they are copied. With keys, 200 took 28 microseconds each and 36 by the statements, 10,000 15 and 27."""
+"""Rows of one request from which on they are copied. With keys, 200 took 28 microseconds each, 36 by the statements; 10,000 15 and 27."""
 
 
 class StoreConnection(psycopg.Connection[tuple[Any, ...]]):

@@ -6,6 +6,7 @@ It yields what is to be done next, and is sent what that gave; an error is raise
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -36,17 +37,24 @@ def drive(take: Callable[[S], A], steps: Generator[S, A, T]) -> T:
 
 async def drive_awaited(take: Callable[[S], Awaitable[A]], steps: Generator[S, A, T]) -> T:
     """``drive`` where each step is awaited. After a cancellation, what the steps still want is done, for ``UNDO_WITHIN`` seconds."""
+    return await _go_on(take, steps, lambda: next(steps))
+
+
+async def _go_on(
+    take: Callable[[S], Awaitable[A]], steps: Generator[S, A, T], first: Callable[[], S], *, is_undisturbed: bool = False
+) -> T:
+    """Take the steps to their end, from the one that ``first`` gives."""
     from asyncio import CancelledError, ensure_future
 
     try:
-        step = next(steps)
+        step = first()
         while True:
             try:
                 answer = await take(step)
-            except CancelledError as cancelled:
-                await _undisturbed(ensure_future(_drive_on(take, steps, cancelled)))
-                raise
-            except BaseException as error:  # noqa: BLE001 - as above
+            except BaseException as error:
+                if isinstance(error, CancelledError) and not is_undisturbed:
+                    await _undisturbed(ensure_future(_go_on(take, steps, partial(steps.throw, error), is_undisturbed=True)))
+                    raise
                 step = steps.throw(error)
             else:
                 step = steps.send(answer)
@@ -69,18 +77,3 @@ async def _undisturbed(rest: Future[T]) -> None:
     rest.cancel()
     if rest.done() and not rest.cancelled():
         rest.result()
-
-
-async def _drive_on(take: Callable[[S], Awaitable[A]], steps: Generator[S, A, T], error: BaseException) -> T:
-    try:
-        step = steps.throw(error)
-        while True:
-            try:
-                answer = await take(step)
-            except BaseException as error:  # noqa: BLE001 - as above
-                step = steps.throw(error)
-            else:
-                step = steps.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result

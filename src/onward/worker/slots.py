@@ -306,19 +306,12 @@ class Slots:
             if run.claim.job.isolated and not self._begin_alone(run):
                 return self._conclude(run, StoppedByWorker())
             if run.definition.is_async:
-                return self._begin_alone_on_loop(run)
+                self._dispatch(self._hand_over([run], partial(self._loop.call, partial(self._begin_tasks, [run]))))
+                return None
             self._mark(run)
             return self._executor.execute(run)
         except BaseException as error:  # noqa: BLE001 - the last resort: a slot must come free whatever happened
             return _without_conclusion(run, error)
-
-    def _begin_alone_on_loop(self, run: Run) -> Settlement | None:
-        try:
-            self._loop.call(partial(self._begin_tasks, [run]))
-        except Exception as error:  # noqa: BLE001 - as in _hand_over
-            logger.error("job %s could not be started, it is tried again in %s: %s", run.claim.id, AGAIN_AFTER, error)
-            return self._conclude(run, Snooze(AGAIN_AFTER))
-        return None
 
     def _begin_alone(self, run: Run) -> bool:
         """Write that the run starts alone, before it does. False when it must not start."""

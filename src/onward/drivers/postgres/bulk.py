@@ -45,14 +45,14 @@ def copied(connection: psycopg.Connection[Any], text: StatementText, wanted: Sta
 
 def _try(connection: psycopg.Connection[Any], text: StatementText, work: Callable[[], int], expected: int) -> bool:
     cursor = psycopg.Cursor(connection)
-    cursor.execute(text["savepoint_of_keys"])
+    cursor.execute(text["inner_savepoint"])
     try:
         is_done = work() == expected  # a trigger may leave rows out, and the statement says which
     except (psycopg.errors.UniqueViolation, psycopg.errors.FeatureNotSupported):  # the latter under row-level security
         is_done = False
     if not is_done:
-        cursor.execute(text["undo_savepoint_of_keys"])
-    cursor.execute(text["release_savepoint_of_keys"])
+        cursor.execute(text["undo_inner_savepoint"])
+    cursor.execute(text["release_inner_savepoint"])
     return is_done
 
 

@@ -60,15 +60,15 @@ RELEASE SAVEPOINT onward;
 -- name: undo_savepoint
 ROLLBACK TO SAVEPOINT onward;
 
--- name: savepoint_of_keys
+-- name: inner_savepoint
 -- Of another name than the one around it, which an error undoes as a whole, and with it this.
-SAVEPOINT onward_keys;
+SAVEPOINT onward_inner;
 
--- name: release_savepoint_of_keys
-RELEASE SAVEPOINT onward_keys;
+-- name: release_inner_savepoint
+RELEASE SAVEPOINT onward_inner;
 
--- name: undo_savepoint_of_keys
-ROLLBACK TO SAVEPOINT onward_keys;
+-- name: undo_inner_savepoint
+ROLLBACK TO SAVEPOINT onward_inner;
 
 
 -- == enqueue ==

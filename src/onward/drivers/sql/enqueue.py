@@ -119,11 +119,11 @@ def _take_together(
     rows = [_key_row(jobs[position], now) for position in left if firsts[uses[position]] == position]
     if not rows:
         return left
-    yield Statement("savepoint_of_keys")
+    yield Statement("inner_savepoint")
     taken = yield Statement("take_keys", {"rows": as_json(rows), "now": write_instant(now)}, len(rows))
     if len(taken) < len(rows):  # another request was quicker, or a window is over and its key has to be taken over
-        yield Statement("undo_savepoint_of_keys")
-    yield Statement("release_savepoint_of_keys")
+        yield Statement("undo_inner_savepoint")
+    yield Statement("release_inner_savepoint")
     return left if len(taken) < len(rows) else [position for position in left if firsts[uses[position]] != position]
 
 

@@ -34,15 +34,15 @@ RELEASE onward;
 -- name: undo_savepoint
 ROLLBACK TO onward;
 
--- name: savepoint_of_keys
+-- name: inner_savepoint
 -- Of another name than the one around it, which an error undoes as a whole, and with it this.
-SAVEPOINT onward_keys;
+SAVEPOINT onward_inner;
 
--- name: release_savepoint_of_keys
-RELEASE onward_keys;
+-- name: release_inner_savepoint
+RELEASE onward_inner;
 
--- name: undo_savepoint_of_keys
-ROLLBACK TO onward_keys;
+-- name: undo_inner_savepoint
+ROLLBACK TO onward_inner;
 
 -- name: hold
 -- Stays behind a proof until what it is for: with the transaction it is gone.

@@ -139,15 +139,21 @@ class AioSQLiteLink(_SQLiteLink):
     """On an ``aiosqlite.Connection``."""
 
     colour = "async"
+    _unread: Any = None
+    """The cursor of a statement that was cut short. While its rows are not read, no savepoint can be released."""
 
     async def execute(self, wanted: Statement | Many) -> list[Row]:
-        cursor = await self.connection.cursor()
+        if self._unread is not None:
+            await self._unread.close()
+        self._unread = cursor = await self.connection.cursor()
         cursor.row_factory = None
         if isinstance(wanted, Many):
             await cursor.executemany(self.joined.statements[wanted.name], wanted.parameters)
         else:
             await cursor.execute(self.joined.statements[wanted.name], wanted.parameters)
-        return list(await cursor.fetchall())
+        rows = list(await cursor.fetchall())
+        self._unread = None
+        return rows
 
 
 BRIDGES = bridges_over({"sqlite3.Connection": SQLiteLink, "aiosqlite.core.Connection": AioSQLiteLink})

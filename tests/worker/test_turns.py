@@ -516,3 +516,15 @@ def test_a_failed_try_is_logged_also_where_nobody_listens_to_events(
         ("WARNING", f"job {job.id} (work) failed at try 1 of 2, the next one comes in 5s: {reason}"),
         ("ERROR", f"job {job.id} (work) is dead-lettered after 2 tries: {reason}"),
     ]
+
+
+def test_the_first_ctrl_c_is_heard_from_the_very_beginning(make_worker: MakeWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may fall between the starts of two threads; the worker winds down as at any other moment."""
+    worker = make_worker(define_job("work", lambda payload: None, payload=int))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(worker.watching[-1], "start", interrupt)
+    assert worker.run() == 0
+    assert worker.finished.is_set()

@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCS_READY := $(VENV)/.docs-ready
+PEERS_VENV := .venv-peers
+PEERS_READY := $(PEERS_VENV)/.ready
 PIP := -m pip --disable-pip-version-check --quiet
 TESTS ?=
 
@@ -48,7 +50,7 @@ lock:  ## pin the tools anew: requirements/*.in become requirements/*.txt
 	scripts/lock.sh $(PYTHON)
 
 clean:  ## remove everything that these commands made
-	rm -rf .venv .venv-[0-9]* site .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
+	rm -rf .venv .venv-[0-9]* .venv-peers site .mypy_cache .ruff_cache .hypothesis .import_linter_cache .demo
 
 torture torture-release: $(READY)  ## kill, freeze, starve and cut off workers, stores and disks, and check every promise; the second for an hour and a half (SEED=7 repeats the choices of a run)
 	scripts/torture.sh $(if $(filter torture-release,$@),release,quick)
@@ -59,21 +61,30 @@ fuzz: $(READY)  ## feed hostile input to all that reads any (FUZZ_SECONDS=120 fo
 mutate: $(READY)  ## break the code on purpose, and see that a test notices (hours; SAMPLE=50 tries so many of each part, ONLY=rules one part, SEED=7)
 	$(BIN)/python -m tests.mutation $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
-bench: $(READY)  ## measure beside the plainest loops on both databases, most of an hour (BENCH="--store sqlite --only drain" a part; --help says what else)
+bench: $(READY)  ## measure beside the plainest loops on both databases, more than an hour (BENCH="--store sqlite --only drain" a part; --help says what else)
 	$(BIN)/python -m benchmarks $(BENCH)
 
-# A command whose work is not built yet says so and fails, so that nobody takes silence for a passed check.
-bench-peers:  ## (not built yet) measure other libraries on the same work
-	@echo "make $@: not built yet."; exit 2
+bench-peers: $(PEERS_READY)  ## measure beside other libraries on the same work, about half an hour (BENCH="--peer huey --only drain" a part; --help says what else)
+	$(PEERS_VENV)/bin/python -m benchmarks.peers $(BENCH)
 
 # -- set-up -------------------------------------------------------------------------------------------------------------
 
+NEEDS_PYTHON = test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with venv and ensurepip was found. On Debian: apt install python3-venv. Or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+
 $(READY): requirements/dev.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with venv and ensurepip was found. On Debian: apt install python3-venv. Or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	@$(NEEDS_PYTHON)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing the pinned tools into $(VENV) ..."
 	@$(BIN)/python $(PIP) install --requirement requirements/dev.txt
 	@$(BIN)/python $(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(PEERS_READY): requirements/peers.txt pyproject.toml
+	@$(NEEDS_PYTHON)
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	@echo "Installing the libraries to measure into $(PEERS_VENV) ..."
+	@$(PEERS_VENV)/bin/python $(PIP) install --requirement requirements/peers.txt
+	@$(PEERS_VENV)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DOCS_READY): requirements/docs.txt $(READY)

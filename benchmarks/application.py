@@ -34,19 +34,20 @@ def encoded(work: Work) -> str:
 _probe = Probe(os.environ[FILE]) if FILE in os.environ else None
 
 
-def _hit(number: int, sent_at: int) -> None:
+def hit(number: int, sent_at: int) -> None:
+    """What every handler does first."""
     if _probe is not None:
         _probe.hit(number, sent_at)
 
 
 def _handler(kind: str, seconds: float) -> Any:
     async def awaited(work: Work) -> None:
-        _hit(work.number, work.sent_at)
+        hit(work.number, work.sent_at)
         if seconds:
             await asyncio.sleep(seconds)
 
     def plain(work: Work) -> None:
-        _hit(work.number, work.sent_at)
+        hit(work.number, work.sent_at)
         if seconds:
             time.sleep(seconds)
 
@@ -63,12 +64,17 @@ JOBS = {
 }
 
 
+ASIDE = "aside"
+"""The name and the queue of jobs that only wait."""
+JOBS[ASIDE] = define_job(ASIDE, _handler("async", 0), queue=ASIDE)
+
+
 def raw_handler(milliseconds: int) -> Any:
     """The same for a yardstick, whose handlers are async and get the decoded JSON."""
     seconds = milliseconds / 1000
 
     async def handler(work: dict[str, Any]) -> None:
-        _hit(work["number"], work["sent_at"])
+        hit(work["number"], work["sent_at"])
         if seconds:
             await asyncio.sleep(seconds)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from benchmarks import depth, measures
+from benchmarks import bulk_cancel, depth, endurance, measures
 from benchmarks.measures import Measure
 
 STORES = ("sqlite", "postgres")
@@ -23,7 +23,10 @@ class Side(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """Two measurements, and what of them is compared. ``least`` and ``most`` are what their ratio is to be."""
+    """Two measurements, and what of them is compared. ``least`` and ``most`` are what their ratio is to be.
+
+    ``limits`` says of figures of Onward's own what they are to be at most; where that is 0, in every run.
+    """
 
     name: str
     store: str
@@ -32,6 +35,9 @@ class Line(Struct, frozen=True, kw_only=True):
     figure: str = "rate"
     least: float | None = None
     most: float | None = None
+    limits: dict[str, float] = {}
+    is_long: bool = False
+    """Measured once, however many runs are asked for."""
 
 
 def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
@@ -40,8 +46,10 @@ def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
     yield from _enqueues(store, seconds, scale)
     yield from _drains(store, scale)
     yield from _waits(store, seconds, scale)
+    yield from _bulk_cancels(store, scale)
     yield from _logs(store, scale)
     yield from _depths(store, seconds, scale)
+    yield from _endures(store, seconds, scale)
 
 
 def _both(measure: Measure) -> dict[str, Side]:
@@ -96,10 +104,38 @@ def _drains(store: str, scale: float) -> Iterator[Line]:
 def _waits(store: str, seconds: float, scale: float) -> Iterator[Line]:
     measure = partial(measures.pickup, count=int(200 * scale))
     yield Line(name="pickup", store=store, **_both(measure), figure="p50_ms", most=1.25 if store == "postgres" else None)
-    measure = partial(measures.beside_a_drain, count=int(100_000 * scale), seconds=seconds)
-    yield Line(name="enqueue beside a drain", store=store, **_both(measure), figure="p50_us")
-    measure = partial(measures.drain_beside_requests, count=int(20_000 * scale))
-    yield Line(name="drain beside enqueues", store=store, **_both(measure))
+    # Beside Onward alone: SQLite keeps the yardstick from its lock until it gives up, as soon as another process writes without a pause.
+    count = int(150_000 * scale)
+    yield Line(
+        name="enqueue beside a drain",
+        store=store,
+        onward=Side("onward", partial(measures.beside_a_drain, count=count, seconds=seconds, batch=BATCH[store])),
+        against=Side("onward", partial(measures.drained_alone, count=count, batch=BATCH[store])),
+        figure="drained",
+        least=0.4,
+        limits={"p50_us": 1_000.0, "p99_us": 5_000.0} if store == "sqlite" else {},
+    )
+    count = int(20_000 * scale)
+    yield Line(
+        name="drain beside enqueues",
+        store=store,
+        onward=Side("onward", partial(measures.drain_beside_requests, count=count, batch=BATCH[store])),
+        against=Side("onward", partial(measures.drain, count=count, batch=BATCH[store])),
+        least=0.25,
+    )
+
+
+def _bulk_cancels(store: str, scale: float) -> Iterator[Line]:
+    for keyed in (False, True):
+        count = int(100_000 * scale)
+        yield Line(
+            name=f"pickup beside a bulk cancel{', keyed' * keyed}",
+            store=store,
+            onward=Side("onward", partial(bulk_cancel.beside_a_bulk_cancel, count=count, keyed=keyed)),
+            against=Side("onward", partial(bulk_cancel.without_it, count=count, pings=int(1_000 * scale), keyed=keyed)),
+            figure="p95_ms",
+            most=1.5,
+        )
 
 
 def _logs(store: str, scale: float) -> Iterator[Line]:
@@ -133,4 +169,30 @@ def _depths(store: str, seconds: float, scale: float) -> Iterator[Line]:
         against=Side("onward", partial(depth.claims, ready=1_000)),
         figure="p95_us",
         most=1.5,
+    )
+
+
+def _endures(store: str, seconds: float, scale: float) -> Iterator[Line]:
+    memory = partial(endurance.memory, few=int(10_000 * scale), many=int(1_000_000 * scale), batch=BATCH[store])
+    yield Line(
+        name="memory after many", store=store, onward=Side("onward", memory), figure="grown_mb", limits={"grown_mb": 5.0}, is_long=True
+    )
+    if store == "postgres":
+        measure = partial(endurance.long_transaction, jobs=int(500_000 * scale), batch=BATCH[store])
+        limits = {"end_ratio": endurance.SLOWER_MEANWHILE, "normal_after_s": endurance.NORMAL_WITHIN}
+        yield Line(name="a long transaction", store=store, onward=Side("onward", measure), figure="end_ratio", limits=limits, is_long=True)
+        return
+    yield Line(
+        name="four processes, both",
+        store=store,
+        onward=Side("onward", partial(endurance.four_processes, seconds=600.0 * scale, batch=BATCH[store])),
+        limits={"errors": 0.0, "failed_turns": 0.0},
+        is_long=True,
+    )
+    yield Line(
+        name="enqueue, 32 threads, slow disk",
+        store=store,
+        onward=Side("onward", partial(endurance.on_a_slow_disk, role="threads", callers=32, seconds=seconds)),
+        against=Side("onward", partial(endurance.on_a_slow_disk, role="one", seconds=seconds)),
+        least=15.0,
     )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.places import Place, processor_seconds
 from benchmarks.probe import WAITS
-from benchmarks.processes import Workers, role_in_background, run_role, workers
+from benchmarks.processes import PATIENCE, Failed, Workers, figures_of, role_in_background, run_role, wait_for_begin, workers
 from benchmarks.write_ahead import written
 
 Figures: TypeAlias = dict[str, float]
@@ -99,23 +99,38 @@ def pickup(place: Place, *, count: int = 200, pause: float = 0.05) -> Figures:
     return {**at, "max_ms": waits[-1] * 1e3, "idle_cpu_s_per_min": spent * 60 / IDLE_FOR, **memory}
 
 
-def beside_a_drain(place: Place, *, count: int, seconds: float = 2.0) -> Figures:
-    """Requests one by one while one worker works off what there is, and how fast it does that meanwhile."""
+def beside_a_drain(place: Place, *, count: int, seconds: float = 2.0, batch: int = 100) -> Figures:
+    """Requests one by one while one worker works off what there is, and how many jobs a second it does meanwhile: ``drained``.
+
+    Where nothing is ``left``, there was too little to work off, and ``drained`` says nothing.
+    """
     fill(place, count)
-    with workers(place) as at_work:
+    with workers(place, batch=batch) as at_work:
         at_work.wait_for(lambda: at_work.probe.count, "a handler began")
-        asked = run_role(place, "one", seconds=seconds)
-        return {**asked, "left": float(place.unfinished())}
+        with role_in_background(place, "one", seconds=seconds) as producer:
+            wait_for_begin(producer)
+            began, before = time.monotonic(), at_work.probe.count
+            asked = figures_of(producer, seconds + PATIENCE)
+            drained = (at_work.probe.count - before) / (time.monotonic() - began)
+        return {**asked, "drained": drained, "left": float(place.unfinished())}
 
 
-def drain_beside_requests(place: Place, *, count: int) -> Figures:
+def drained_alone(place: Place, *, count: int, batch: int = 100) -> Figures:
+    """What one worker does when nobody asks for more meanwhile."""
+    return {"drained": drain(place, count=count, batch=batch)["rate"]}
+
+
+def drain_beside_requests(place: Place, *, count: int, batch: int = 100) -> Figures:
     """How fast a worker works off what there is while a producer asks for more without a pause."""
     fill(place, count)
-    with role_in_background(place, "one", seconds=LONGEST_DRAIN), workers(place) as at_work:
-        at_work.wait_for(lambda: at_work.probe.count, "a handler began")
-        began, before = time.monotonic(), at_work.probe.count
-        at_work.wait_for(lambda: at_work.probe.count >= count, "as many were done as there were", LONGEST_DRAIN)
-        return {"rate": (at_work.probe.count - before) / (time.monotonic() - began)}
+    with role_in_background(place, "one", seconds=LONGEST_DRAIN) as producer:
+        wait_for_begin(producer)
+        with workers(place, batch=batch) as at_work:
+            at_work.wait_for(lambda: at_work.probe.count >= count, "as many were done as there were", LONGEST_DRAIN)
+            rate = at_work.probe.count / (time.monotonic() - at_work.probe.first)
+        if producer.poll() is not None:
+            raise Failed("the producer ended before the drain")
+        return {"rate": rate}
 
 
 def paced(place: Place, *, pause: float, count: int = 1000) -> Figures:

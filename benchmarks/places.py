@@ -14,8 +14,7 @@ from typing import Any
 import psutil
 import psycopg
 
-from benchmarks.raw import postgres as raw_postgres
-from benchmarks.raw import sqlite as raw_sqlite
+from benchmarks.subjects import ONWARD, module_of
 from tests.postgres_databases import Databases
 from tests.postgres_server import Server
 
@@ -44,8 +43,8 @@ class Place:
 
     def unfinished(self) -> int:
         """How many jobs are due or running."""
-        if self.subject == "raw":
-            statement = raw_sqlite.UNFINISHED if self.store == "sqlite" else raw_postgres.UNFINISHED
+        if self.subject != ONWARD:
+            statement = module_of(self.subject, self.url).UNFINISHED
         elif self.store == "sqlite":
             statement = ONWARD_UNFINISHED.format("onward_jobs", "strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '+1 hour')")
         else:

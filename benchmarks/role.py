@@ -11,11 +11,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
-from benchmarks.application import JOBS, Work, encoded, raw_handler
+from benchmarks.application import ASIDE, JOBS, Work, encoded, raw_handler
+from benchmarks.subjects import ONWARD, RAW, is_sqlite, module_of, peer, yardstick
 from onward.turn import Demand
 
 URL = "BENCHMARK_URL"
@@ -24,34 +27,48 @@ BULK = 10_000
 """Jobs in one call."""
 LEAST_SECONDS = 2.0
 """How long a role of single requests goes on, unless it is given another time."""
+BEGINS = "begins"
+"""A line of its own before the figures, by which another process hears that a role is warm."""
+CLAIMER = "benchmark:1:claims"
+"""In whose name jobs are claimed that nobody runs."""
 
 
 def main() -> int:
     """Do what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.role")
-    parser.add_argument("subject", choices=("raw", "onward"))
-    parser.add_argument("role", choices=("one", "threads", "awaiting", "bulk", "tables", "fill", "ping", "claims", "worker"))
+    parser.add_argument("subject", help="onward, raw, or a peer")
+    parser.add_argument(
+        "role", choices=("one", "producer", "threads", "awaiting", "bulk", "tables", "fill", "ping", "claims", "cancel", "worker")
+    )
     parser.add_argument("--job", default="async-0", choices=JOBS)
-    parser.add_argument("--count", type=int, default=0, help="jobs, for bulk, fill and ping")
+    parser.add_argument("--count", type=int, default=0, help="jobs, for bulk, fill and ping; for cancel, after how many it is stopped once")
     parser.add_argument("--callers", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=LEAST_SECONDS)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between two pings")
     parser.add_argument("--keyed", action="store_true", help="each job has a key")
     given = parser.parse_args()
-    sender: Any = _raw_sender(os.environ[URL]) if given.subject == "raw" else OnwardSender(os.environ[URL], given)
+    url = os.environ[URL]
     if given.role == "worker":
-        asyncio.run(_raw_work(given))
-        return 0
-    print(json.dumps(sender.measure(given)), flush=True)
+        _work(url, given)
+    else:
+        print(json.dumps(_sender(url, given).measure(given)), flush=True)
     return 0
 
 
-async def _raw_work(given: argparse.Namespace) -> None:
-    from benchmarks.raw import postgres, sqlite
+def _work(url: str, given: argparse.Namespace) -> None:
+    if given.subject == RAW:
+        asyncio.run(yardstick(url).work(url, raw_handler(int(given.job.partition("-")[2])), given.batch))
+    else:
+        peer(given.subject).work(url)
 
-    raw = sqlite if os.environ[URL].startswith("sqlite:") else postgres
-    await raw.work(os.environ[URL], raw_handler(int(given.job.partition("-")[2])), given.batch)
+
+def _sender(url: str, given: argparse.Namespace) -> Sender:
+    if given.subject == ONWARD:
+        return OnwardSender(url, given)
+    if given.subject == RAW and is_sqlite(url):
+        return RawSqlite(url)
+    return AwaitedSender(url, module_of(given.subject, url), encoded if given.subject == RAW else vars)
 
 
 def quantiles(latencies: Sequence[float], took: float) -> dict[str, float]:
@@ -62,10 +79,6 @@ def quantiles(latencies: Sequence[float], took: float) -> dict[str, float]:
         return round(ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1e6, 1)
 
     return {"rate": len(ordered) / took, "p50_us": at(0.5), "p95_us": at(0.95), "p99_us": at(0.99), "max_us": round(ordered[-1] * 1e6, 1)}
-
-
-def _raw_sender(url: str) -> Any:
-    return RawSqlite(url) if url.startswith("sqlite:") else RawPostgres(url)
 
 
 class Sender:
@@ -87,7 +100,27 @@ class Sender:
         """One by one, each in a commit of its own, for some seconds."""
         for number in range(WARM_UP):
             self.enqueue(Work(number))
+        print(BEGINS, flush=True)
         return quantiles(*_repeat(lambda number: self.enqueue(Work(number)), given.seconds))
+
+    def producer(self, given: argparse.Namespace) -> dict[str, float]:
+        """The same, whatever an enqueue raises: that is counted, and the first of each kind is told on standard error."""
+        errors: Counter[str] = Counter()
+
+        def ask(number: int) -> None:
+            try:
+                self.enqueue(Work(number))
+            except Exception as error:  # noqa: BLE001 - what it is counts
+                kind = type(error).__name__
+                errors[kind] += 1
+                if errors[kind] == 1:
+                    print(f"{kind}: {error}", file=sys.stderr, flush=True)
+
+        for number in range(WARM_UP):
+            ask(number)
+        print(BEGINS, flush=True)
+        latencies, took = _repeat(ask, given.seconds)
+        return {**quantiles(latencies, took), "enqueued": WARM_UP + len(latencies) - errors.total(), "errors": errors.total()}
 
     def threads(self, given: argparse.Namespace) -> dict[str, float]:
         """The same in many threads at once."""
@@ -146,37 +179,35 @@ class RawSqlite(Sender):
         return self._raw.enqueue_all(self._connection, [encoded(work) for work in works])
 
 
-class RawPostgres(Sender):
-    """As quick as asyncpg brings them to Postgres. All of a role runs in one call of the loop."""
+class AwaitedSender(Sender):
+    """As quick as a yardstick or a peer takes them. All of a role runs in one call of the loop. ``written`` makes the payload."""
 
-    def __init__(self, url: str) -> None:
-        from benchmarks.raw import postgres
-
-        self._raw, self._url = postgres, url
+    def __init__(self, url: str, subject: ModuleType, written: Callable[[Work], Any]) -> None:
+        self._url, self._subject, self._written = url, subject, written
 
     def measure(self, given: argparse.Namespace) -> dict[str, float]:
         return asyncio.run(self._measure(given))
 
     async def _measure(self, given: argparse.Namespace) -> dict[str, float]:
-        connection = await self._raw.connect(self._url)
-        clock = time.perf_counter
+        connection = await self._subject.connect(self._url)
+        enqueue, written, clock = self._subject.enqueue_one, self._written, time.perf_counter
         if given.role in ("bulk", "fill"):
-            payloads = [encoded(Work(number)) for number in range(given.count)]
+            payloads = [written(Work(number)) for number in range(given.count)]
             began = clock()
             for first in range(0, len(payloads), BULK):
-                await self._raw.enqueue_all(connection, payloads[first : first + BULK])
+                await self._subject.enqueue_all(connection, payloads[first : first + BULK])
             return {"rate": len(payloads) / (clock() - began)}
         if given.role == "ping":
             for number in range(given.count):
-                await self._raw.enqueue_one(connection, encoded(Work(number, time.monotonic_ns())))
+                await enqueue(connection, written(Work(number, time.monotonic_ns())))
                 await asyncio.sleep(given.pause)
             return {}
         for number in range(WARM_UP):
-            await self._raw.enqueue_one(connection, encoded(Work(number)))
+            await enqueue(connection, written(Work(number)))
         latencies: list[float] = []
         began = last = clock()
         while last - began < given.seconds:
-            await self._raw.enqueue_one(connection, encoded(Work(len(latencies))))
+            await enqueue(connection, written(Work(len(latencies))))
             now = clock()
             latencies.append(now - last)
             last = now
@@ -196,7 +227,8 @@ class OnwardSender(Sender):
         self._keys = f"{os.getpid()}-{time.monotonic_ns()}"
 
     def _options(self, work: Work) -> dict[str, Any]:
-        return {"key": f"{self._keys}-{work.number}"} if self._is_keyed else {}
+        options: dict[str, Any] = {"key": f"{self._keys}-{work.number}"} if self._is_keyed else {}
+        return options | {"delay": "1h"} if self._job.name == ASIDE else options
 
     def enqueue(self, work: Work) -> object:
         return self._app.enqueue(self._job, work, **self._options(work))
@@ -215,17 +247,26 @@ class OnwardSender(Sender):
         write(url, [encoded(Work(number)) for number in range(given.count)])
         return {"rate": given.count / (time.perf_counter() - began)}
 
+    def cancel(self, given: argparse.Namespace) -> dict[str, float]:
+        """All that waits aside, stopped once half-way and then asked for again."""
+        print(BEGINS, flush=True)
+        began = time.perf_counter()
+        first = self._app.bulk("cancel", queue=ASIDE, on_progress=lambda result: result.done < given.count)
+        rest = self._app.bulk("cancel", queue=ASIDE)
+        took, done = time.perf_counter() - began, first.done + rest.done
+        return {"rate": done / took, "matched": first.matched, "done": done, "recorded": sum(one.done for one in self._app.actions())}
+
     def claims(self, given: argparse.Namespace) -> dict[str, float]:
         """Ten jobs at a time, as a worker with ten free slots takes them."""
-        demand = Demand(lease_owner="benchmark:1:claims", slots=10, types=self._app.definitions.leases())
-        clock, latencies = time.perf_counter, []
+        demand = Demand(lease_owner=CLAIMER, slots=10, types=self._app.definitions.leases())
+        clock, latencies, claimed = time.perf_counter, [], 0
         began = last = clock()
         for _ in range(given.count):
-            self._app.store.turn(demand=demand)
+            claimed += len(self._app.store.turn(demand=demand).claims)
             now = clock()
             latencies.append(now - last)
             last = now
-        return quantiles(latencies, last - began)
+        return {**quantiles(latencies, last - began), "claimed": claimed}
 
     def awaiting(self, given: argparse.Namespace) -> dict[str, float]:
         """Many callers on one event loop."""

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:?usage: scripts/lock.sh PYTHON}
 
-for name in dev docs; do
+for name in dev docs peers; do
     room=$(mktemp -d)
     trap 'rm -rf "$room"' EXIT
     "$python" -m venv "$room/venv"

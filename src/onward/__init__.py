@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         IllegalTransition,
         InvalidDefinition,
         InvalidPayload,
+        JobNotEnded,
         JobNotFound,
         KeyReused,
         LeaseLost,
         OnwardError,
         OutcomeUnknown,
         PayloadTooLarge,
+        PeriodicJobNotFound,
         PermanentJobError,
         StoreBusy,
         StoreError,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from onward.inspection import Retention
     from onward.jobs import Job
     from onward.outcome import Cancel, Release, Snooze
+    from onward.periodic import Periodic
     from onward.reasons import public_reason
     from onward.retry import CONNECTION_ERRORS, RetryPolicy
     from onward.status import Status
@@ -52,6 +55,7 @@ __all__ = [
     "JobContext",
     "JobDefinition",
     "JobHandle",
+    "JobNotEnded",
     "JobNotFound",
     "KeyReused",
     "LeaseLost",
@@ -59,6 +63,8 @@ __all__ = [
     "OnwardError",
     "OutcomeUnknown",
     "PayloadTooLarge",
+    "Periodic",
+    "PeriodicJobNotFound",
     "PermanentJobError",
     "Release",
     "Retention",
@@ -86,6 +92,7 @@ _MODULES = {
     "handle": ("JobHandle",),
     "jobs": ("Job",),
     "outcome": ("Cancel", "Release", "Snooze"),
+    "periodic": ("Periodic",),
     "reasons": ("public_reason",),
     "retry": ("CONNECTION_ERRORS", "RetryPolicy"),
     "status": ("Status",),

@@ -17,10 +17,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from onward.actions import Action, NewAction
 from onward.clock import Clock
-from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
+from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.rollups import Rollup, Tally
+from onward.status import Status
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 
 
@@ -240,6 +243,66 @@ class Store(Driver):
         """Remove a job, its history and its key of scope ``active``. Raises ``IllegalTransition`` for a running one, ``JobNotFound``."""
 
     @abstractmethod
+    def act(
+        self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
+    ) -> Acted:
+        """Do to each of these jobs, about a hundred, what the verb of that name does, in one commit, if it still has one of these statuses.
+
+        One that the verb refuses, that is gone, or whose row somebody else holds is told, and does not disturb the others. The record of
+        the ``action`` of that id counts what was done in the commit that does it.
+        """
+
+    @abstractmethod
+    def pause(self, queue: str, *, actor: str = "") -> bool:
+        """From this commit on no job of the queue is claimed; those that run go on, and enqueues are accepted. False when it was paused.
+
+        The same commit leaves a record of it, and of the ``actor``.
+        """
+
+    @abstractmethod
+    def resume(self, queue: str, *, actor: str = "") -> bool:
+        """Let the queue's jobs be claimed again, and wake workers. False when it was not paused. Leaves a record as ``pause`` does."""
+
+    @abstractmethod
+    def paused(self) -> dict[str, datetime]:
+        """The queues that are paused, each with the moment since when."""
+
+    @abstractmethod
+    def queues(self) -> list[Queue]:
+        """Every queue that is paused or has jobs that wait or run, by name."""
+
+    @abstractmethod
+    def due_periodic(self) -> PeriodicLook:
+        """The periodic jobs that are due and not paused, the longest overdue first. Cheap where none is."""
+
+    @abstractmethod
+    def periodic(self, names: Collection[str] | None = None) -> PeriodicLook:
+        """The periodic jobs of these names, or all of them, by name."""
+
+    @abstractmethod
+    def write_periodic(self, changes: Sequence[PeriodicChange]) -> list[PeriodicWritten]:
+        """Write each change whose row nobody has changed since it was read, and its jobs, in one commit; wake workers.
+
+        The answer has those that were written. A job whose id is stored already, or whose key is held, is not new.
+        """
+
+    @abstractmethod
+    def delete_periodic(self, name: str) -> bool:
+        """Forget a periodic job; its jobs stay. False when there was none of this name."""
+
+    @abstractmethod
+    def begin_action(self, action: NewAction) -> None:
+        """Write the record of what is about to be done: nothing yet."""
+
+    @abstractmethod
+    def end_action(self, action_id: str, *, was_stopped: bool = False) -> None:
+        """Write into a record that nothing more will be done, and whether it was stopped before it was through. Nothing if it is gone."""
+
+    @abstractmethod
+    def actions(self, *, limit: int = 50, before: str | None = None) -> list[Action]:
+        """Read the record, newest id first; ``before`` is the last id of the page before."""
+
+    @abstractmethod
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``.
 
@@ -271,7 +334,7 @@ class Store(Driver):
         """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
 
         Keys of a window or for ever outlive the job. Also deletes keys whose window is over, makes one row of the workers' rollups of
-        minutes that are older than five, and deletes rollups past their own retention.
+        minutes that are older than five, and deletes rollups and records of actions past their own retention.
         """
 
     @abstractmethod

@@ -79,7 +79,7 @@ def format_duration(duration: timedelta) -> str:
 def parse_retry_after(value: timedelta | float | str, now: datetime) -> timedelta:
     """Read what a service said of when to come back: a duration, digits, or an HTTP date (RFC 9110, section 10.2.3).
 
-    A date that has passed is no wait at all.
+    A date that has passed is no wait at all. Raises ``InvalidTime`` for what is none of these, negative, or a hundred years away.
     """
     try:
         return parse_duration(value)
@@ -94,7 +94,10 @@ def parse_retry_after(value: timedelta | float | str, now: datetime) -> timedelt
         raise InvalidTime(f"{shown(value)} is neither {type_of_duration}, nor an HTTP date") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return parse_duration(max(moment - now, timedelta(0)))
+    wait = max(moment - now, timedelta(0))
+    if wait > LONGEST:
+        raise InvalidTime(f"{shown(value)} is out of range: it is more than {LONGEST.days} days away")
+    return wait
 
 
 def parse_moment(value: datetime | str) -> datetime:

@@ -6,6 +6,10 @@ Vendor exceptions stop at the driver's boundary and become one of these.
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from onward.jobs import Job
 
 
 class OnwardError(Exception):
@@ -24,7 +28,8 @@ class PermanentJobError(OnwardError):
 class TransientJobError(OnwardError):
     """Raised by a handler: trying again may help, whatever the policy says of unknown errors.
 
-    ``retry_after`` (a ``timedelta``, seconds, digits, ``"5m"`` or an HTTP date) replaces the policy's back-off.
+    ``retry_after`` (a ``timedelta``, seconds, digits, ``"5m"`` or an HTTP date) replaces the policy's back-off and its cap. A date that
+    has passed is no wait. What cannot be read, is negative or longer than a hundred years is ignored, and the job's error says so.
     """
 
     def __init__(self, message: str = "", *, retry_after: timedelta | float | str | None = None) -> None:
@@ -87,8 +92,26 @@ class JobNotFound(OnwardError):
     """No job has this id, or the asker may not see it. The same error for both."""
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"there is no job {job_id}: it may have been pruned, or the id is mistyped")
+        super().__init__(
+            f"there is no job {job_id}: it may have been pruned, its transaction may not have committed, or the id is mistyped"
+        )
         self.job_id = job_id
+
+
+class PeriodicJobNotFound(OnwardError):
+    """No periodic job is called so."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no periodic job {name!r}: onward periodic list shows all of them")
+        self.name = name
+
+
+class JobNotEnded(OnwardError, TimeoutError):
+    """The time of ``handle.wait`` is over, and the job has not ended. ``job`` is the job as it was then; it goes on."""
+
+    def __init__(self, message: str, *, job: Job) -> None:
+        super().__init__(message)
+        self.job = job
 
 
 class IllegalTransition(OnwardError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
@@ -9,7 +10,43 @@ from msgspec import Struct
 
 from onward.durations import parse_duration
 from onward.errors import InvalidDefinition, InvalidTime
-from onward.status import Status
+from onward.status import Status, Verb, is_legal
+
+
+class Queue(Struct, frozen=True, kw_only=True):
+    """A queue as a person sees it: one that is paused, or has jobs that are not done with."""
+
+    name: str
+    paused_at: datetime | None = None
+    """Since when no job of it is claimed."""
+    waiting: int = 0
+    """Jobs that are queued or retrying, whenever they are due."""
+    in_progress: int = 0
+
+
+BulkVerb: TypeAlias = Literal["cancel", "retry", "run_now", "delete"]
+MEANT_FOR: dict[BulkVerb, frozenset[Status]] = {
+    "cancel": frozenset(one for one in Status if is_legal(one, Verb.CANCEL)),
+    "retry": frozenset(one for one in Status if is_legal(one, Verb.RETRY_BY_HAND)),
+    "run_now": frozenset(one for one in Status if is_legal(one, Verb.RUN_NOW)),
+    "delete": frozenset(Status) - {Status.IN_PROGRESS},
+}
+"""The statuses in which a verb may be meant for a job."""
+
+
+class Acted(Struct, frozen=True):
+    """What became of one portion of jobs that a verb was meant for."""
+
+    done: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
+    """Why, by id."""
+
+
+def together(portions: Iterable[Acted]) -> Acted:
+    """Several portions as one."""
+    portions = list(portions)
+    refused = {job_id: why for one in portions for job_id, why in one.refused.items()}
+    return Acted(tuple(job_id for one in portions for job_id in one.done), refused)
 
 
 class JobFilter(Struct, frozen=True, kw_only=True):
@@ -28,7 +65,8 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 class Retention:
     """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 
-    ``rollups`` is how long the counts of each minute are kept, which outlive the jobs.
+    ``rollups`` is how long the counts of each minute are kept, and ``actions`` the record of who did what to how many: both outlive the
+    jobs.
 
     Raises ``InvalidDefinition`` for what is no duration.
     """
@@ -40,11 +78,13 @@ class Retention:
         cancelled: timedelta | float | str | None = "7d",
         dead_letter: timedelta | float | str | None = None,
         rollups: timedelta | float | str | None = "90d",
+        actions: timedelta | float | str | None = "90d",
     ) -> None:
         self.completed = _read_age("completed", completed)
         self.cancelled = _read_age("cancelled", cancelled)
         self.dead_letter = _read_age("dead_letter", dead_letter)
         self.rollups = _read_age("rollups", rollups)
+        self.actions = _read_age("actions", actions)
 
     def by_status(self) -> dict[Status, timedelta]:
         """Which final statuses are pruned at all, and after how long."""

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 
-from onward.durations import parse_duration, parse_retry_after
-from onward.error_text import bound_error, describe_error
-from onward.errors import InvalidPayload, InvalidTime, TransientJobError
+from onward.durations import parse_duration
+from onward.error_text import bound_error, describe_error, name_of
+from onward.errors import InvalidPayload
 from onward.jobs import Job
 from onward.payload import encode_result
-from onward.retry import RetryPolicy
+from onward.retry import RetryPolicy, wait_asked_for
 from onward.status import Status, Verb
 
 MOST_RELEASES = 20
@@ -34,7 +34,10 @@ UNSTORABLE = "result could not be stored: it contains a lone surrogate or a NUL 
 
 
 class Snooze:
-    """Returned by a handler: run the job again after ``delay``; this try does not count."""
+    """Returned by a handler: run the job again after ``delay``; this try does not count, but a job may snooze 1,000 times at most.
+
+    ``delay`` is from 0 to a hundred years. Raises ``InvalidTime`` for anything else.
+    """
 
     def __init__(self, delay: timedelta | float | str) -> None:
         self.delay = parse_duration(delay)
@@ -150,15 +153,15 @@ def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime,
     if job.cancel_requested_at is not None:
         return Cancelled(STOPPED)
     text = describe_error(error)
-    if not policy.allows_another_try(error, job.attempts, job.max_attempts):
+    weighed = policy.weigh(error)
+    if weighed.failed_test is not None:
+        text = bound_error(f"{text}\n(a test of the retry policy could not say what this means: {name_of(weighed.failed_test)})")
+    if not policy.grants(weighed.judgement, job.attempts, job.max_attempts):
         return DeadLettered(text)
-    delay = policy.delay(job.attempts, chance)
-    if isinstance(error, TransientJobError) and error.retry_after is not None:
-        try:
-            delay = parse_retry_after(error.retry_after, now)
-        except InvalidTime as unreadable:
-            text = bound_error(f"{text}\n(retry_after ignored: {unreadable})")
-    return Retried(delay, text)
+    asked, unreadable = wait_asked_for(error, now)
+    if unreadable is not None:
+        text = bound_error(f"{text}\n(retry_after ignored: {unreadable})")
+    return Retried(policy.delay(job.attempts, chance) if asked is None else asked, text)
 
 
 def _completion(returned: object) -> Outcome:

@@ -6,13 +6,16 @@ Every pattern takes time linear in the text: repetitions are bounded, or each ca
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+Replace = Callable[[re.Match[str]], str]
 REDACTED = "[redacted]"
 LONGEST_INPUT = 64 * 1024
 LONGEST_SECRET = 4 * 1024
 """A secret up to this long is never cut in half; of a longer one an end may be left where text was cut."""
+NEAR = 200
+"""Characters within which text is rather cut at a space or a new line."""
 
 _KEYWORD = (
     r"passwords?|passwd|passphrases?|passcode|pwd|secrets?|token(?!s)|api[_\- ]?keys?|access[_\-]?keys?|private[_\-]?keys?"
@@ -28,7 +31,10 @@ _VALUE = (
     r"|[\[{(][^\r\n]*"
     r"|(?:(?:bearer|basic|token|digest|negotiate)[ \t]{1,4})?[^ \t\r\n\f\v\"'&<>]+"
 )
-_SEPARATOR = r"(?:\\{0,8}[\"']\]?)?[ \t]{0,8}(?:=>|:=|==?|:)[ \t\r\n]{0,8}|\\{0,8}[\"'],[ ]{0,4}(?=b?\\{0,8}[\"'])|>(?=[^\s<])"
+# What follows a comma is the value of a pair, unless it is itself the name of one: `{"a": "my_secret", "api_key": "..."}`.
+_NAME = r"b?\\{0,8}[\"'][^\"'\\\r\n]{0,100}\\{0,8}[\"'][ ]{0,4}:"
+_PAIR = rf"\\{{0,8}}[\"'],[ ]{{0,4}}(?=b?\\{{0,8}}[\"'])(?!{_NAME})"
+_SEPARATOR = rf"(?:\\{{0,8}}[\"']\]?)?[ \t]{{0,8}}(?:=>|:=|==?|:)[ \t\r\n]{{0,8}}|{_PAIR}|>(?=[^\s<])"
 
 _PRIVATE_KEY = re.compile(r"-----BEGIN[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END[A-Z0-9 ]{0,60}-----|\Z)")
 _END_OF_PRIVATE_KEY = re.compile(r"-----END[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -56,10 +62,11 @@ _SECRET_NAME = re.compile(rf".*?{_KEY}", re.IGNORECASE)
 
 def redact(text: str) -> str:
     """Replace what looks like a secret by ``[redacted]``. Text over 64 KiB loses its middle. Doing it twice changes nothing more."""
-    head, tail = _cut(text)
-    if not tail:
-        return _redact(head)
-    return f"{_redact(head)}\n… {len(text) - len(head) - len(tail):,} characters cut …\n{_redact(tail)}"
+    if len(text) <= LONGEST_INPUT:
+        return _redact(text)
+    half = LONGEST_INPUT // 2 - 64
+    head, tail = _head(text[:half]), _tail(text[-half:])
+    return f"{head}\n… {len(text) - len(head) - len(tail):,} characters cut …\n{tail}"
 
 
 def redact_value(value: Any) -> Any:
@@ -92,33 +99,53 @@ def _redact_entry(name: object, entry: Any, depth: int) -> Any:
     return REDACTED
 
 
-def _cut(text: str) -> tuple[str, str]:
-    """Head and tail of a long text, each moved off its cut far enough that no secret is left in half."""
-    if len(text) <= LONGEST_INPUT:
-        return text, ""
-    half = LONGEST_INPUT // 2 - 64
-    head, tail = text[:half], text[-half:]
-    last_space = max(head.rfind(space, half - LONGEST_SECRET) for space in " \n")
-    first_spaces = [found for space in " \n" if (found := tail.find(space, LONGEST_SECRET)) >= 0]
+def _head(text: str) -> str:
+    """The beginning of a text without its last ``LONGEST_SECRET`` characters, and without a secret that reaches into them."""
+    text, end = _redact_beside(text, len(text) - LONGEST_SECRET, is_end=True)
+    text = text[:end]
+    space = max(text.rfind(space, max(end - NEAR, 0)) for space in " \n")
     # A name left at the end would take the mark of the cut for its value.
-    head = head[: last_space if last_space >= 0 else half - LONGEST_SECRET].rstrip(" \t\r\n:=>")
-    tail = tail[min(first_spaces) :] if first_spaces else " "
-    key_ends = _END_OF_PRIVATE_KEY.search(tail)
-    if key_ends and "-----BEGIN" not in tail[: key_ends.start()]:
-        tail = tail[key_ends.end() :]
-    return head, tail or " "
+    return _redact(text[: space if space >= 0 else end].rstrip(" \t\r\n:=>"))
+
+
+def _tail(text: str) -> str:
+    """The end of a text without its first ``LONGEST_SECRET`` characters, and without a secret that began in them."""
+    text, start = _redact_beside(text, LONGEST_SECRET, is_end=False)
+    key_ends = _END_OF_PRIVATE_KEY.search(text)
+    if key_ends and "-----BEGIN" not in text[: key_ends.start()]:
+        start = max(start, key_ends.end())
+    spaces = [found for space in " \n" if (found := text.find(space, start, start + NEAR)) >= 0]
+    return _redact(text[min(spaces, default=start) :])
 
 
 def _redact(text: str) -> str:
-    text = _PRIVATE_KEY.sub(REDACTED, text)
-    text = _URL.sub(_without_userinfo, text)
-    text = _BARE_USERINFO.sub(rf"\1:{REDACTED}@", text)
-    text = _HEADER.sub(rf"\1{REDACTED}", text)
-    text = _OPTION.sub(_without_argument, text)
-    text = _KEY_VALUE.sub(_without_value, text)
-    text = _SCHEME.sub(rf"\1{REDACTED}", text)
-    text = _ENCODED_SCHEME.sub(rf"\1{REDACTED}", text)
-    return _KNOWN_TOKENS.sub(REDACTED, text)
+    for pattern, replace in _REPLACEMENTS:
+        text = pattern.sub(replace, text)
+    return text
+
+
+def _redact_beside(text: str, mark: int, *, is_end: bool) -> tuple[str, int]:
+    """Redact, and say where ``mark`` is in the result: the end of what is kept, or its beginning. A secret that it lies in is not kept."""
+    for pattern, replace in _REPLACEMENTS:
+        text, mark = _replace_beside(pattern, replace, text, mark, is_end=is_end)
+    return text, mark
+
+
+def _replace_beside(pattern: re.Pattern[str], replace: Replace, text: str, mark: int, *, is_end: bool) -> tuple[str, int]:
+    grown, moved = 0, mark
+
+    def one(match: re.Match[str]) -> str:
+        nonlocal grown, moved
+        new = replace(match)
+        if match.start() < mark and new != match[0]:
+            if match.end() > mark:
+                moved = match.start() + grown + (0 if is_end else len(new))
+            else:
+                grown += len(new) - len(match[0])
+                moved = mark + grown
+        return new
+
+    return pattern.sub(one, text), moved
 
 
 def _without_value(match: re.Match[str]) -> str:
@@ -150,3 +177,16 @@ def _without_userinfo(match: re.Match[str]) -> str:
     if len(user) >= 20 and "/" not in user:
         return f"://{REDACTED}@{host}"
     return match[0]
+
+
+_REPLACEMENTS: tuple[tuple[re.Pattern[str], Replace], ...] = (
+    (_PRIVATE_KEY, lambda match: REDACTED),
+    (_URL, _without_userinfo),
+    (_BARE_USERINFO, lambda match: f"{match[1]}:{REDACTED}@"),
+    (_HEADER, lambda match: f"{match[1]}{REDACTED}"),
+    (_OPTION, _without_argument),
+    (_KEY_VALUE, _without_value),
+    (_SCHEME, lambda match: f"{match[1]}{REDACTED}"),
+    (_ENCODED_SCHEME, lambda match: f"{match[1]}{REDACTED}"),
+    (_KNOWN_TOKENS, lambda match: REDACTED),
+)

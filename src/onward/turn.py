@@ -114,6 +114,8 @@ class Swept(Struct, frozen=True, kw_only=True):
 
     requeued: tuple[Job, ...] = ()
     dead_lettered: tuple[Job, ...] = ()
+    cancelled: tuple[Job, ...] = ()
+    """Somebody had asked for it, and nobody is left to do it."""
     expired: tuple[Job, ...] = ()
     unblocked: int = 0
     suspected: int = 0

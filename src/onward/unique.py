@@ -33,10 +33,10 @@ def read_scope(scope: Scope | str | float) -> Scope:
 
 def read_on_duplicate(mode: str) -> OnDuplicate:
     """Read what a duplicate does. Raises ``InvalidDefinition``."""
-    modes: dict[str, OnDuplicate] = {known: known for known in get_args(OnDuplicate)}
-    if mode in modes:
-        return modes[mode]
-    raise InvalidDefinition(f"on_duplicate must be 'return', 'same' or 'raise', not {mode!r}")
+    for known in get_args(OnDuplicate):
+        if mode == known:
+            return known  # type: ignore[no-any-return]  # as get_args gives it
+    raise InvalidDefinition(f"on_duplicate must be 'return', 'same' or 'raise', not {shown(mode)}")
 
 
 def check_key(key: str) -> str:

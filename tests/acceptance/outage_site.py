@@ -43,9 +43,9 @@ class Site:
         for statement in TABLES:
             server.execute(statement)
 
-    def work(self, *, processes: int = 2) -> WorkerProcess:
+    def work(self, *, processes: int = 2, concurrency: int = 8) -> WorkerProcess:
         """Start a worker. Its poll is so rare that it hides nothing."""
-        options = ("--processes", str(processes), "--concurrency", "8", "--poll", "20s", "--sweep", "1s", "--grace", "1s")
+        options = ("--processes", str(processes), "--concurrency", str(concurrency), "--poll", "20s", "--sweep", "1s", "--grace", "1s")
         return WorkerProcess(self.home, *options, app="tests.acceptance.outage_app:app")
 
     def check_that_jobs_start_soon(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,6 +13,7 @@ from tests.acceptance.outage_app import JOBS
 from tests.acceptance.outage_site import PATIENCE, Site
 from tests.tcp_proxy import TO_CLIENT, TO_SERVER, TcpProxy
 
+ALONE = b"AS waits"
 CLAIM = b"FOR NO KEY UPDATE SKIP LOCKED"
 COMMIT = b"COMMIT\0"
 """As libpq sends it: as a whole, for it is also the beginning of READ COMMITTED."""
@@ -25,18 +27,37 @@ def test_an_enqueue_whose_commit_got_no_answer_can_be_repeated(site: Site, lost:
         app = Onward(f"{proxy.through(site.server.url)}?prepare=off", jobs=JOBS.values())
         app.enqueue(JOBS["plain"], 1)
         proxy.silence_at(COMMIT, lost)
-        asked = thread.submit(app.enqueue, JOBS["plain"], 2, id=job_id)
-        site.wait_for(lambda: proxy.is_silent, "the commit was sent")
-        if lost == TO_CLIENT:
-            site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", job_id) == 1, "it was committed")
-        proxy.drop()
-        proxy.restore()
+        asked = thread.submit(app.enqueue, JOBS["plain"], 2, id=job_id, delay="1ms")
+        _lose(site, proxy, proxy.drop, job_id, lost)
         error = asked.exception(PATIENCE)
         assert isinstance(error, OutcomeUnknown)
         assert error.job_ids == (job_id,)
-        assert app.enqueue(JOBS["plain"], 2, id=job_id).id == job_id
+        assert app.enqueue(JOBS["plain"], 2, id=job_id, delay="1ms").id == job_id
         app.close()
     assert site.one("SELECT count(*) FROM onward.jobs") == 2
+
+
+@pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
+def test_an_enqueue_of_one_statement_that_got_no_answer_is_repeated(site: Site, lost: str) -> None:
+    """It has no commit of its own, and the id says whether it is stored already: nobody has to be told."""
+    job_id = new_id()
+    with TcpProxy.before(site.server.url) as proxy, ThreadPoolExecutor(1) as thread:
+        app = Onward(f"{proxy.through(site.server.url)}?prepare=off", jobs=JOBS.values())
+        app.enqueue(JOBS["plain"], 1)
+        proxy.silence_at(ALONE, lost)
+        asked = thread.submit(app.enqueue, JOBS["plain"], 2, id=job_id)
+        _lose(site, proxy, proxy.reset, job_id, lost)
+        assert asked.result(PATIENCE).id == job_id
+        app.close()
+    assert site.one("SELECT count(*) FROM onward.jobs") == 2
+
+
+def _lose(site: Site, proxy: TcpProxy, end: Callable[[], object], job_id: str, lost: str) -> None:
+    site.wait_for(lambda: proxy.is_silent, "it was sent")
+    if lost == TO_CLIENT:
+        site.wait_for(lambda: site.one("SELECT count(*) FROM onward.jobs WHERE id = %s", job_id) == 1, "it was committed")
+    end()
+    proxy.restore()
 
 
 @pytest.mark.parametrize("lost", [TO_SERVER, TO_CLIENT])
@@ -46,7 +67,7 @@ def test_a_completion_whose_commit_got_no_answer_is_stored_once(kind: str, lost:
     job_id = site.app.enqueue(JOBS[kind], 1).id
     with TcpProxy.before(site.server.url) as proxy:
         monkeypatch.setenv("ONWARD_URL", f"{proxy.through(site.server.url)}?prepare=off")
-        with site.work(processes=1) as worker:
+        with site.work(processes=1, concurrency=1) as worker:  # who has no slot free looks for nothing, and has nothing to commit
             site.wait_for_start(job_id)
             proxy.silence_at(COMMIT, lost)
             (site.home / "go").touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,43 @@ def test_a_held_key_gives_the_job_that_holds_it(onward: Run) -> None:
     as_json = onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "1"}', "--key", "k", "--json")
     assert json.loads(as_json.stdout) == {"id": first.stdout.strip(), "is_new": False, "payload_differs": False}
     assert as_json.stderr == ""
+
+
+def test_a_key_is_taken_for_as_long_as_was_asked_for(onward: Run) -> None:
+    """``forever`` for a cron line that may run twice; ``--on-duplicate`` for a script that must know."""
+    asked = ("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "1"}', "--key", "k")
+    first = onward(*asked, "--scope", "forever")
+    assert onward("-A", "shop:app", "worker", "--drain").returncode == 0
+    assert onward(*asked).stdout == first.stdout
+    assert onward(*asked, "--on-duplicate", "same").stdout == first.stdout
+    raised = onward(*asked, "--on-duplicate", "raise")
+    assert (raised.returncode, raised.stdout) == (1, "")
+    assert f"the key 'k' of send-welcome is held by job {first.stdout.strip()}" in raised.stderr
+    other = onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "2"}', "--key", "k", "--on-duplicate", "same")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert "with another payload" in other.stderr
+    assert [len(done.stderr.splitlines()) for done in (raised, other)] == [1, 1]
+    assert len(stored(onward)) == 1
+
+
+def test_the_zone_of_the_machine_changes_nothing(onward: Run) -> None:
+    """A laptop in Kolkata and a server in UTC store the same moment, and agree on what is due."""
+    began, kolkata = datetime.now(UTC), {"TZ": "Asia/Kolkata"}
+    at = ("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "1"}', "--at")
+    assert onward(*at, "2099-03-01T05:00:00+05:30", env=kolkata).returncode == 0
+    assert onward(*at, "2099-02-28T23:30:00Z", env={"TZ": "America/New_York"}).returncode == 0
+    assert onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "2"}', "--delay", "2h", env=kolkata).returncode == 0
+    assert onward("-A", "shop:app", "enqueue", "send-welcome", '{"user_id": "3"}', env=kolkata).returncode == 0
+    naive = onward(*at, "2099-03-01T05:00:00", env=kolkata)
+    assert naive.returncode == 2
+    assert "has no time zone: add one" in naive.stderr
+    assert onward("-A", "shop:app", "worker", "--drain", env={"TZ": "America/New_York"}).returncode == 0
+    now, later, *far = stored(onward)
+    assert (now["status"], later["status"]) == ("completed", "queued")
+    due, asked = (datetime.fromisoformat(str(later[name])) for name in ("scheduled_at", "created_at"))
+    assert due - asked == timedelta(hours=2)
+    assert began <= asked <= datetime.now(UTC)
+    assert [job["scheduled_at"] for job in far] == ["2099-02-28T23:30:00Z"] * 2
 
 
 def test_the_application_may_be_named_in_each_way(onward: Run, shop: Path) -> None:

@@ -278,7 +278,7 @@ def test_delete_without_a_terminal_needs_yes(app: Onward, invoke: Invoke) -> Non
 def test_delete_asks_on_a_terminal(app: Onward, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, answer: str, is_deleted: bool) -> None:
     """The default is no."""
     job_id = app.enqueue(app.definitions["echo"], "x").id
-    monkeypatch.setattr("onward.cli.jobs.has_terminal", lambda: True)
+    monkeypatch.setattr("onward.cli.asking.has_terminal", lambda: True)
     result = invoke("jobs", "delete", job_id, input=answer)
     assert result.exit_code == (0 if is_deleted else 1)
     assert bool(app.find()) is not is_deleted

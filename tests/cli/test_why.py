@@ -41,6 +41,8 @@ def make_job(**fields: Any) -> Job:
         ({"scheduled_at": LATER, "status": Status.RETRYING}, "after its last failure, in 5m"),
         ({"expires_at": EARLIER}, "expired 5m ago"),
         ({"blocked_by": "type"}, "knew the type 'mail'"),
+        ({"paused_at": EARLIER}, "queue 'post' is paused since 2026-03-01 11:55:00Z (5m ago): 'onward queues resume post' lets it start."),
+        ({"paused_at": EARLIER, "scheduled_at": LATER}, "is due in 5m"),
         ({"blocked_by": "breaker", "breaker": "stripe"}, "the breaker 'stripe' is open"),
         ({"blocked_by": "limit", "concurrency_key": "c"}, "concurrency key 'c'"),
         ({"blocked_by": "serial", "serial_key": "s"}, "serial key 's'"),
@@ -55,12 +57,22 @@ def make_job(**fields: Any) -> Job:
         ({"status": Status.IN_PROGRESS, "lease_owner": "h:1:x", "lease_until": EARLIER}, "The lease of h:1:x ran out 5m ago"),
         ({"status": Status.DEAD_LETTER}, "'onward jobs retry 01JE0000000000000000000000'"),
         ({"status": Status.CANCELLED}, "was cancelled"),
+        ({"status": Status.CANCELLED, "error": "expired"}, "was not run before it expired"),
         ({"status": Status.COMPLETED}, "is done"),
+        ({"status": Status.COMPLETED, "key_held_by": "01JE0000000000000000000009"}, "is done"),
+        (
+            {"status": Status.DEAD_LETTER, "idempotency_key": "k", "key_held_by": "01JE0000000000000000000009"},
+            "a retry is refused while job 01JE0000000000000000000009 holds its key 'k': 'onward jobs show 01JE0000000000000000000009'",
+        ),
+        ({"status": Status.CANCELLED, "idempotency_key": "k", "key_held_by": "01JE0000000000000000000009"}, "a retry is refused while"),
+        ({"status": Status.DEAD_LETTER, "key_held_by": "01JE0000000000000000000000"}, "'onward jobs retry 01JE0000000000000000000000'"),
     ],
 )
 def test_every_state_has_its_reason(fields: dict[str, Any], expected: str) -> None:
     """Why a job does not run is the first question of everyone who ever had a queue."""
-    assert expected in explain(make_job(**fields), NOW)
+    beside = {name: fields.get(name) for name in ("paused_at", "key_held_by")}
+    job = make_job(**{name: value for name, value in fields.items() if name not in beside})
+    assert expected in explain(job, NOW, **beside)
 
 
 @pytest.mark.parametrize("status", list(Status))

@@ -137,3 +137,29 @@ def test_a_queue_that_nothing_is_in_is_pointed_out_beside_those_that_are(onward:
     job_id = json.loads(onward("-A", "shop:app", "jobs", "list", "--json").stdout)["id"]
     assert onward("-A", "shop:app", "jobs", "delete", job_id, "--yes").returncode == 0
     assert "'bulk'" not in onward(*asked, "bulk").stderr, "it ended within the last day, which the rollups tell"
+
+
+def test_the_supervisor_holds_nothing_that_only_reads_a_command_line(environment: dict[str, str]) -> None:
+    """It is there once for each worker, for months, and does next to nothing."""
+    code = "import sys, onward.cli.supervise; print({'click', 'msgspec', 'sqlite3', 'asyncio'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_worker_keeps_its_process_id_and_its_command_line(shop: Path, environment: dict[str, str]) -> None:
+    """Whoever started it waits for that process, and a list of processes shows what was typed."""
+    command = [sys.executable, "-m", "onward", "-A", "shop:app", "worker", "--max-jobs", "1"]
+    with subprocess.Popen(command, cwd=shop, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert '"worker_started"' in worker.stdout.readline()
+        started = Path(f"/proc/{worker.pid}/cmdline")
+        if started.exists():
+            assert started.read_text().rstrip("\0").split("\0") == command
+            assert "_ONWARD" not in Path(f"/proc/{_child_of(worker.pid)}/environ").read_text()
+        worker.terminate()
+        assert worker.wait(30) == 0
+
+
+def _child_of(pid: int) -> int:
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)

@@ -146,7 +146,16 @@ def check_command_line(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["wrker", "worker --concurency 8", "jobs shw ID", "jobs retry", "stats --queues", "worker --concurrency many"]
+    "words",
+    [
+        "wrker",
+        "worker --concurency 8",
+        "jobs shw ID",
+        "jobs retry --stauts queued",
+        "jobs show",
+        "stats --queues",
+        "worker --concurrency many",
+    ],
 )
 def test_a_wrong_command_line_is_noticed(words: str) -> None:
     """The check above must be able to fail."""

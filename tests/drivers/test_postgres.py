@@ -14,10 +14,12 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from onward.actions import new_action
 from onward.clock import FakeClock, SystemClock
 from onward.drivers import connect
 from onward.drivers.postgres.database import Database
-from onward.drivers.postgres.driver import PostgresStore
+from onward.drivers.postgres.driver import MOST_HELD_UP, PostgresStore
+from onward.drivers.postgres.migrate import newest
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sql.enqueue import enqueue as enqueue_operation
 from onward.drivers.sql.settle import settle
@@ -32,11 +34,12 @@ from onward.errors import (
     StoreUnavailable,
     TransactionOpen,
 )
-from onward.inspection import JobFilter
+from onward.inspection import JobFilter, Retention
 from onward.jobs import Accepted, NewJob
 from onward.outcome import Cancelled, Completed, Retried
+from onward.rollups import Tally
 from onward.status import Status
-from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read, until_it_waits
+from onward.testing.conformance.steps import claim, claim_one, demand, enqueue, read, start_alone, until_it_waits
 from onward.testing.factories import make_new_job
 from onward.turn import Extended, Extension, Settlement, Swept
 from tests.tcp_proxy import BOTH, TO_CLIENT, TcpProxy
@@ -101,21 +104,42 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 # -- other transactions ------------------------------------------------------------------------------------------------
 
 
-def test_an_open_transaction_on_a_running_job_holds_up_no_neighbour(store: PostgresStore, url: str) -> None:
+@pytest.mark.parametrize("claims_too", [True, False])
+def test_an_open_transaction_on_a_running_job_holds_up_no_neighbour(store: PostgresStore, url: str, claims_too: bool) -> None:
     """Somebody cancels a job in a long transaction: only that job's outcome waits, and new work is claimed meanwhile."""
     held, free, waiting = (enqueue(store, priority=priority) for priority in (9, 8, 7))
     claims = {taken.id: taken for taken in claim(store, 2)}
     settlements = [Settlement(claim=claims[job.id], outcome=Completed()) for job in (held, free)]
     with application(url) as connection:
         store.within(connection).cancel(held.id)
-        turn = store.turn(settlements, demand(5))
+        turn = store.turn(settlements, demand(5) if claims_too else None)
         assert [one.claim.id for one in turn.settled] == [free.id]
         assert [one.claim.id for one in turn.held_up] == [held.id]
         assert turn.lost == ()
-        assert [taken.id for taken in turn.claims] == [waiting.id]
+        assert [taken.id for taken in turn.claims] == [waiting.id] * claims_too
     again = store.turn(turn.held_up)
     assert [one.claim.id for one in again.settled] == [held.id]
     assert read(store, held).status is Status.COMPLETED
+
+
+def test_whoever_is_free_behind_some_that_are_held_up_is_settled(store: PostgresStore, url: str) -> None:
+    """Only so many in a row, with nobody free among them, say that it is not worth asking for the others."""
+    jobs = [enqueue(store, priority=priority) for priority in range(6, 0, -1)]
+    claims = {taken.id: taken for taken in claim(store, 6)}
+    held = [job.id for number, job in enumerate(jobs) if number % 3 < MOST_HELD_UP - 1]
+    with application(url) as connection:
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = ANY (%s) FOR UPDATE', [held])
+        turn = store.turn([Settlement(claim=claims[job.id], outcome=Completed()) for job in jobs])
+    assert [one.claim.id for one in turn.held_up] == held
+    assert [one.claim.id for one in turn.settled] == [jobs[2].id, jobs[5].id]
+
+
+def test_tables_that_a_newer_release_has_migrated_are_the_same_store(store: PostgresStore, url: str) -> None:
+    """Its record of versions has one more row, and workers of both run beside each other."""
+    store.open()
+    with application(url) as connection:
+        connection.execute(f'INSERT INTO "{store.schema}".schema_version VALUES ({newest() + 1}, now(), 1)'.encode())
+        assert store.within(connection).enqueue([make_new_job()])[0].is_new
 
 
 def test_a_person_who_asks_to_cancel_while_the_ending_is_stored_waits_for_it(store: PostgresStore) -> None:
@@ -374,7 +398,18 @@ def _end_others(url: str) -> None:
         )
 
 
-def test_all_connections_in_use_is_told_with_what_to_do(open_store: Callable[..., PostgresStore]) -> None:
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda store: store.enqueue([make_new_job()]),
+        lambda store: store.enqueue([make_new_job(key="k")]),
+        lambda store: store.find(JobFilter()),
+    ],
+    ids=["an enqueue", "an enqueue with a key", "a look"],
+)
+def test_all_connections_in_use_is_told_with_what_to_do(
+    open_store: Callable[..., PostgresStore], act: Callable[[PostgresStore], object]
+) -> None:
     """A transaction that never ends must not look like a database that hangs."""
     store = open_store(connections=1, timeout=timedelta(milliseconds=50))
     with store.transaction():
@@ -382,7 +417,7 @@ def test_all_connections_in_use_is_told_with_what_to_do(open_store: Callable[...
 
         def other() -> None:
             try:
-                store.enqueue([make_new_job()])
+                act(store)
             except StoreBusy as error:
                 seen.append(error)
 
@@ -503,6 +538,7 @@ def test_one_bulk_enqueue_notifies_once(open_store: Callable[..., PostgresStore]
         connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(store.schema)))
         store.enqueue([make_new_job() for _ in range(1000)])
         store.enqueue([make_new_job(delay=MINUTE)])
+        store.enqueue([make_new_job(queue="far", at=store.clock.now() + 2 * MINUTE)])
         taken = claim_one(store)
         store.turn([Settlement(claim=taken, outcome=Completed())])
         store.enqueue([make_new_job(queue="last")])
@@ -641,6 +677,100 @@ def test_a_heartbeat_says_which_leases_it_could_not_renew(store: PostgresStore, 
     assert store.extend([Extension(taken)]).held_up == frozenset()
 
 
+def test_a_heartbeat_tells_of_nobody_elses_claims(store: PostgresStore, url: str) -> None:
+    """Of three that run, with the same fence, two are asked about and one of these is held. One that was taken over since is lost."""
+    for _ in range(4):
+        enqueue(store)
+    held, free, _other, old = claim(store, 4)
+    store.turn([Settlement(claim=old, outcome=Retried(timedelta(0), "boom"))])
+    new = claim_one(store)
+    assert new.id == old.id
+    with application(url) as connection:
+        for one in (held, new):
+            store.within(connection).confirm(one)
+        told = store.extend([Extension(held), Extension(free), Extension(old)])
+        assert (told.held_up, told.lost) == ({held.id}, {old.id})
+
+
+def test_one_row_that_was_held_tells_nothing_of_another(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """Only the claim whose row somebody has held may still be alive: the others are taken back at once, each once."""
+    for _ in range(3):
+        enqueue(store)
+    held, *others = claim(store, 3)
+    start_alone(store, others[0])  # which writes the row anew, without locking it before
+    with application(url) as connection:
+        store.within(connection).confirm(held)
+    clock.advance(held.lease + timedelta(seconds=1))
+    swept = store.sweep(patience=timedelta(seconds=3))
+    assert ([job.id for job in swept.requeued], swept.suspected) == ([taken.id for taken in others], 1)
+
+
+def test_a_row_that_somebody_takes_between_a_look_and_its_tidying_is_left_to_them(
+    store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look lets go of what it cannot run, and the turn must not wait for whoever comes in between."""
+    held, free = enqueue(store), enqueue(store)
+    write = store._database.write
+    with application(url) as connection:
+
+        def after_another(*asked: Any, **how: Any) -> Any:
+            connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [held.id])
+            return write(*asked, **how)
+
+        monkeypatch.setattr(store._database, "write", after_another)
+        assert store.turn(demand=demand(types=("another",))).claims == ()
+        assert [read(store, job).blocked_by for job in (held, free)] == [None, "type"]
+
+
+def test_a_sweep_passes_over_an_expired_job_that_somebody_holds(store: PostgresStore, clock: FakeClock, url: str) -> None:
+    """It waits for nobody, and the next one finds it."""
+    held, free = (enqueue(store, expires=MINUTE) for _ in range(2))
+    clock.advance(MINUTE)
+    with application(url) as connection:
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [held.id])
+        assert [job.id for job in store.sweep().expired] == [free.id]
+    assert [job.id for job in store.sweep().expired] == [held.id]
+
+
+def test_a_sweep_passes_over_a_blocked_job_that_somebody_holds(store: PostgresStore, url: str) -> None:
+    """That it may run now is known again at the next one."""
+    held, free = enqueue(store), enqueue(store)
+    assert store.turn(demand=demand(types=("another",))).blocked == 2
+    with application(url) as connection:
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [held.id])
+        assert store.sweep(["work"]).unblocked == 1
+        assert read(store, free).blocked_by is None
+    assert store.sweep(["work"]).unblocked == 1
+
+
+@pytest.mark.parametrize("queues", [(), ("default",)])
+def test_what_is_blocked_for_another_reason_stays_blocked(store: PostgresStore, url: str, queues: tuple[str, ...]) -> None:
+    """That this worker knows its type is no news then."""
+    job = enqueue(store)
+    with application(url) as connection:
+        connection.execute(f"UPDATE \"{store.schema}\".jobs SET blocked_by = 'breaker'")
+        connection.commit()
+    assert store.turn(demand=demand(types=("work",), queues=queues, unblocks=True)).claims == ()
+    assert store.sweep(["work"]).unblocked == 0
+    assert read(store, job).blocked_by == "breaker"
+
+
+def test_rollups_that_somebody_holds_are_left_where_they_are(open_store: Callable[..., PostgresStore], clock: FakeClock, url: str) -> None:
+    """Those beside them are merged all the same, and nobody waits."""
+    store = open_store(clock, timeout=timedelta(milliseconds=100))
+    for name in ("held", "one", "other"):
+        enqueue(store)
+        store.turn([Settlement(claim=claim_one(store), outcome=Completed())], tally=Tally(name))
+    began = clock.now()
+    clock.advance(600)
+    with application(url) as connection:
+        connection.execute(f"SELECT FROM \"{store.schema}\".rollups WHERE worker = 'held' FOR UPDATE")
+        store.prune(Retention())
+        counts = {one.worker: one.count for one in store.rollups(began)}
+        assert counts.pop("held") == 1
+        assert list(counts.values()) == [2]
+
+
 def test_a_claim_that_was_given_up_does_not_happen_later(
     open_store: Callable[..., PostgresStore], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -763,7 +893,7 @@ def test_a_claim_in_doubt_is_looked_up(store: PostgresStore, clock: FakeClock, m
     clock.advance(3600)
     good = enqueue(store)
 
-    def lose(self: object, connection: object, ids: object) -> None:
+    def lose(self: Database, connection: Any, ids: Any) -> None:
         raise OutcomeUnknown("the answer was lost")
 
     with monkeypatch.context() as patched:
@@ -771,6 +901,40 @@ def test_a_claim_in_doubt_is_looked_up(store: PostgresStore, clock: FakeClock, m
         with pytest.raises(OutcomeUnknown):
             store.turn(demand=demand(5))
     assert store.held(demand().lease_owner)[0].id == good.id
+
+
+def test_one_that_somebody_holds_does_not_hold_up_the_others(store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many that are cancelled together; it is told, and the next try gets it."""
+    monkeypatch.setattr("onward.drivers.postgres.people.TURN_WAITS", 0.05)
+    jobs = [enqueue(store) for _ in range(5)]
+    action = new_action("cancel", JobFilter(), actor="ada", matched=5)
+    store.begin_action(action)
+    with application(url) as connection:
+        connection.execute(f'SELECT FROM "{store.schema}".jobs WHERE id = %s FOR UPDATE', [jobs[2].id])
+        acted = store.act("cancel", [job.id for job in jobs], action=action.id)
+    assert set(acted.done) == {job.id for job in jobs} - {jobs[2].id}
+    assert "is held by somebody else's transaction: try again" in acted.refused[jobs[2].id]
+    assert [(one.done, one.refused) for one in store.actions()] == [(4, 1)]
+    assert store.act("cancel", [jobs[2].id]).done == (jobs[2].id,)
+
+
+def test_a_look_that_meets_a_locked_table_is_refused_and_leaves_nothing_behind(
+    store: PostgresStore, clock: FakeClock, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits no longer than a turn may, and the next look is as good as any."""
+    job = enqueue(store, delay=MINUTE)
+    monkeypatch.setattr("onward.drivers.postgres.driver.TURN_WAITS", 0.05)
+    for _ in range(10):  # on the way, psycopg begins to prepare the statements
+        assert store.turn(demand=demand(3)).claims == ()
+        with application(url) as connection:
+            connection.execute(f'LOCK TABLE "{store.schema}".jobs')
+            with pytest.raises(StoreBusy, match="lock_timeout"):
+                store.turn(demand=demand(3))
+    clock.advance(60)
+    with store.transaction() as given:
+        settings = "concat_ws(' ', current_setting('lock_timeout'), current_setting('plan_cache_mode'), current_setting('enable_seqscan'))"
+        assert given.execute(f"SELECT {settings}").fetchone() == ("5s auto on",)
+    assert [one.id for one in store.turn(demand=demand(3)).claims] == [job.id]
 
 
 def test_outcomes_that_are_held_up_do_not_hold_up_their_turn(store: PostgresStore, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -18,13 +19,15 @@ from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sql.placeholders import pyformat
+from onward.drivers.sql.rows import write_instant
+from onward.drivers.sql.statements import as_json
 from onward.drivers.sql.turn import Found
 from onward.inspection import JobFilter
 from onward.status import Status
 from onward.testing.factories import make_new_job
 from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
 
-MANY = 100_000
+MANY = 20_000
 PATIENCE = 30.0
 DUE = 16
 DEMAND = Demand(lease_owner="host:1:one", slots=DUE, types={"work": timedelta(seconds=60)})
@@ -35,15 +38,6 @@ SELECT %(label)s || lpad(i::text, 21, '0'), %(type)s, %(queue)s, %(priority)s, %
     '2025-01-01Z', '2025-01-01Z', %(finished_at)s, %(blocked_by)s
 FROM generate_series(1, %(many)s) AS i
 """
-
-
-@pytest.fixture
-def store(postgres_database: str) -> Iterator[PostgresStore]:
-    store = connect(postgres_database, clock=FakeClock(), migrate=True)
-    assert isinstance(store, PostgresStore)
-    store.open()
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -63,15 +57,10 @@ def buffers_of_a_claim(connection: psycopg.Connection[Any], store: PostgresStore
 
     The least of some runs: the first also reads the catalogs, and what others do on the server in this moment may add to any.
     """
-    text = StatementText(store.schema, notify=True)
-    asked = claim.ask(demand, Found(), store.clock.now())
     counts = []
     for _ in range(4):
         _clean(connection, store)
-        with connection.transaction(force_rollback=True):
-            (plan,) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + text["claim"], asked.parameters).fetchone()[0]  # type: ignore[index]
-            assert "JIT" not in plan
-        counts.append(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+        counts.append(_touched(connection, store, demand))
     return min(counts)
 
 
@@ -90,7 +79,7 @@ def _clean(connection: psycopg.Connection[Any], store: PostgresStore) -> None:
 
 
 def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str) -> None:
-    """A hundred thousand rows each that are not due, have ended, or have a type that nobody knows."""
+    """Twenty thousand rows each that are not due, have ended, or have a type that nobody knows."""
     seed(connection, store, "00000", queue=queue, priority=50, scheduled_at="2099-01-01Z")
     seed(connection, store, "00001", queue=queue, priority=100, status="completed", finished_at="2025-06-01Z")
     seed(connection, store, "00002", queue=queue, type="unknown", blocked_by="type")
@@ -100,7 +89,7 @@ def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str)
 def test_a_claim_walks_past_nothing_that_cannot_run(
     store: PostgresStore, connection: psycopg.Connection[Any], queues: tuple[str, ...]
 ) -> None:
-    """Three hundred thousand rows in front cost a few seeks and the depth of the indexes: nothing that grows with them.
+    """Sixty thousand rows in front cost a few seeks and the depth of the indexes: nothing that grows with them.
 
     Both are measured with the plan of a large table; for one of a single page the planner would read all of it.
     """
@@ -112,6 +101,121 @@ def test_a_claim_walks_past_nothing_that_cannot_run(
     in_front = buffers_of_a_claim(connection, store, demand)
     print(f"buffers of a claim of {DUE} jobs: {alone} alone, {in_front} with 3 x {MANY} rows in front")
     assert in_front <= 1.2 * alone, (alone, in_front)
+
+
+def test_a_claim_walks_once_past_rows_that_are_dead_and_cannot_be_cleaned_away(
+    store: PostgresStore, connection: psycopg.Connection[Any], postgres_database: str
+) -> None:
+    """While somebody's transaction is open, each job that has run since leaves an entry in the index in front of those that are due."""
+    table = f'"{store.schema}".jobs'
+    connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+    connection.execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
+    with psycopg.connect(read_url(postgres_database)[0]) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute(f"SELECT count(*) FROM {table}")
+        store.enqueue([make_new_job() for _ in range(2000)])
+        connection.execute(f"UPDATE {table} SET status = 'completed', finished_at = now()")
+        ((pages,),) = connection.execute(f"SELECT pg_relation_size('{table}') / 8192")
+        counts = []
+        for _ in range(2):
+            store.clock.advance(1)  # type: ignore[attr-defined]
+            store.enqueue([make_new_job() for _ in range(DUE)])
+            counts.append(_touched(connection, store))
+            old.rollback()
+            connection.execute(f"VACUUM {table}")
+    behind, alone = counts
+    print(f"buffers of a claim of {DUE} jobs: {behind} behind 2000 dead rows on {pages} pages, {alone} when they are gone")
+    assert behind < alone + pages
+
+
+def test_a_claim_that_is_told_where_to_begin_passes_by_what_is_dead(
+    connection: psycopg.Connection[Any], postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that had to search says where the lanes are."""
+    monkeypatch.setattr("onward.drivers.postgres.statement_text.SLOW_SEARCH", "0 seconds")
+    store = connect(postgres_database, clock=FakeClock())
+    assert isinstance(store, PostgresStore)
+    table = f'"{store.schema}".jobs'
+    connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+    connection.execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
+    with psycopg.connect(read_url(postgres_database)[0]) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute(f"SELECT count(*) FROM {table}")
+        store.enqueue([make_new_job() for _ in range(6000)])
+        connection.execute(f"UPDATE {table} SET status = 'completed', finished_at = now()")
+        store.clock.advance(1)  # type: ignore[attr-defined]
+        store.enqueue([make_new_job() for _ in range(3 * DUE)])
+        searched = _touched(connection, store)
+        assert len(store.turn(demand=DEMAND).claims) == DUE  # after which the store knows
+        told = _touched(connection, store, lanes=store._lanes.known(DEMAND.queues))
+        assert len(store.turn(demand=DEMAND).claims) == DUE
+        old.rollback()
+    store.close()
+    print(f"buffers of a claim of {DUE} jobs behind 6000 dead rows: {searched} searching, {told} told where to begin")
+    assert told < searched / 3
+
+
+@pytest.mark.parametrize("queues", [("default", "other"), ()], ids=["some queues", "every queue"])
+def test_a_claim_that_is_told_where_to_begin_searches_when_that_does_not_fill_it(store: PostgresStore, queues: tuple[str, ...]) -> None:
+    """A lane that is new, and a job that was enqueued for a moment long past, are found by the same turn."""
+    demand = Demand(lease_owner=DEMAND.lease_owner, slots=4, types=DEMAND.types, queues=queues)
+    now = store.clock.now()
+    store._lanes.note(queues, [as_json(["default", 0, write_instant(now), 60.0])], searched=True)
+    asked = [make_new_job(), make_new_job(queue="other"), make_new_job(priority=5), make_new_job(at=now - timedelta(days=1))]
+    store.enqueue(asked)
+    assert {one.id for one in store.turn(demand=demand).claims} == {one.id for one in asked}
+
+
+@pytest.mark.parametrize("queues", [("default",), ()], ids=["one queue", "every queue"])
+def test_a_claim_that_is_told_where_to_begin_is_content_where_that_fills_it(store: PostgresStore, queues: tuple[str, ...]) -> None:
+    """It does not look at what else there may be, and the next one goes on where it stood."""
+    store.enqueue([make_new_job(priority=50)])
+    store.clock.advance(1)  # type: ignore[attr-defined]
+    store.enqueue([make_new_job() for _ in range(6)])
+    store._lanes.note(queues, [as_json(["default", 0, write_instant(store.clock.now()), 60.0])], searched=True)
+    demand = Demand(lease_owner=DEMAND.lease_owner, slots=3, types=DEMAND.types, queues=queues)
+    assert [one.job.priority for _ in range(2) for one in store.turn(demand=demand).claims] == [0] * 6
+    assert [one.job.priority for one in store.turn(demand=demand).claims] == [50]
+
+
+def test_a_claim_that_is_told_where_to_begin_finds_what_waits_first_in_each_lane(
+    store: PostgresStore, connection: psycopg.Connection[Any]
+) -> None:
+    """And tells the next one of that: not of what came before, has ended, is blocked, or waits in a lane that it was not told of."""
+    began = store.clock.now()
+    for queue, priority, second in (
+        ("a", 5, 0),
+        ("a", 0, 0),
+        ("a", 0, 1),
+        ("a", 0, 2),
+        ("a", 0, 3),
+        ("b", 0, 0),
+        ("b", 0, -1),
+        ("b", 5, 0),
+        ("c", 0, 0),
+    ):
+        store.enqueue([make_new_job(queue=queue, priority=priority, at=began + timedelta(seconds=second))])
+    change = f"UPDATE \"{store.schema}\".jobs SET {{}} WHERE queue = 'a' AND priority = 0 AND scheduled_at = %s"
+    changes = ("status = 'completed', finished_at = now()", "blocked_by = 'type'", "status = 'retrying'")
+    for second, one in enumerate(changes):
+        connection.execute(change.format(one).encode(), [began + timedelta(seconds=second)])
+    store.clock.advance(10)  # type: ignore[attr-defined]
+    lanes = [["a", 5, write_instant(began)], ["a", 0, write_instant(began)], ["b", 0, write_instant(began)]]
+    store._lanes.note((), [as_json([*lane, 60.0]) for lane in lanes], searched=True)
+    claims = store.turn(demand=Demand(lease_owner=DEMAND.lease_owner, slots=3, types=DEMAND.types)).claims
+    found = [[one.job.queue, one.job.priority, write_instant(one.job.scheduled_at)] for one in claims]
+    assert found == [lanes[0], lanes[2], ["a", 0, write_instant(began + timedelta(seconds=2))]]
+    assert sorted(json.loads(store._lanes.known(()) or "")) == sorted(found)
+
+
+def _touched(connection: psycopg.Connection[Any], store: PostgresStore, demand: Demand = DEMAND, lanes: str | None = None) -> int:
+    """The pages that a claim touches, found in memory or not. It is undone."""
+    asked = claim.ask(demand, Found(), write_instant(store.clock.now()), lanes)
+    sql = StatementText(store.schema, notify=True)["claim"]
+    with connection.transaction(force_rollback=True):
+        (plan,) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, asked.parameters).fetchone()[0]  # type: ignore[index]
+        assert "JIT" not in plan
+    return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:

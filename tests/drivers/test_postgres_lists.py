@@ -11,8 +11,6 @@ import psycopg
 import pytest
 
 import onward.drivers.postgres
-from onward.clock import FakeClock
-from onward.drivers import connect
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.url import read_url
@@ -34,15 +32,6 @@ STATISTICS = {
         UPDATE {table} SET status = 'queued', finished_at = NULL""",
     ),
 }
-
-
-@pytest.fixture
-def store(postgres_database: str) -> Iterator[PostgresStore]:
-    store = connect(postgres_database, clock=FakeClock(), migrate=True)
-    assert isinstance(store, PostgresStore)
-    store.open()
-    yield store
-    store.close()
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

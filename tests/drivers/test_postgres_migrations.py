@@ -157,7 +157,7 @@ def test_a_lease_that_nobody_could_read_is_taken_back(tables: PostgresTables, le
     tables.load("1")
     tables.run("ALTER TABLE {prefix}jobs DROP CONSTRAINT jobs_instants")
     tables.run(f"UPDATE {{prefix}}jobs SET lease_until = '{lease}' WHERE status = 'in_progress'")
-    with closing(tables.store()) as store:
+    with closing(tables.store(migrate=True)) as store:
         store.sweep()
         assert store.count(JobFilter(statuses=(Status.IN_PROGRESS,))) == 0
         assert len(store.find(JobFilter(types=("mail",), statuses=(Status.QUEUED, Status.DEAD_LETTER)))) == 1

@@ -85,8 +85,9 @@ def test_savepoints_and_everything_else_are_the_applications_own(store: Postgres
             assert cursor.execute("SELECT x FROM public.mine ORDER BY x").fetchone() == {"x": 2}
         with connection.cursor().copy("COPY public.mine FROM STDIN") as copy:
             copy.write_row([6])
+        connection.cursor().executemany("INSERT INTO public.mine VALUES (%s)", [(7,), (8,)])
         store.within(connection).enqueue([make_new_job()])
-    assert (rows(store), store.count(JobFilter())) == ([2, 3, 4, 5, 6], 1)
+    assert (rows(store), store.count(JobFilter())) == ([2, 3, 4, 5, 6, 7, 8], 1)
 
 
 ENDING: dict[str, Use] = {

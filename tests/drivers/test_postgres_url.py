@@ -6,6 +6,7 @@ import pytest
 
 from onward.clock import SystemClock
 from onward.drivers import connect
+from onward.drivers.postgres.driver import PostgresStore
 from onward.errors import InvalidSetting
 
 
@@ -32,6 +33,14 @@ def test_a_misspelt_option_is_told_when_the_store_is_made(given: str, told: str)
     assert "secret" not in str(caught.value)
     assert "sec ret" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_url_without_options_means_the_usual() -> None:
+    """Another schema would be another store, and another timeout another patience."""
+    store = connect("postgresql://h/d", clock=SystemClock())
+    assert isinstance(store, PostgresStore)
+    assert (store.schema, store._database.timeout) == ("onward", 5)
+    store.close()
 
 
 @pytest.mark.parametrize("given", ["postgresql://h/d?ssl=true", "postgresql:///d?host=/run/postgresql&port=5433", "postgresql://a,b/d"])

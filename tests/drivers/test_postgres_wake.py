@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -32,7 +33,7 @@ from onward.drivers.postgres.waker import Bell, Waker, WorkersEar
 from onward.errors import StoreUnavailable
 from onward.outcome import Retried, Snoozed
 from onward.status import Status
-from onward.testing.conformance.steps import bring_to, demand, enqueue, settle, until_it_waits
+from onward.testing.conformance.steps import PAST_LEASE, bring_to, demand, enqueue, settle, until_it_waits
 from onward.testing.factories import make_new_job
 from onward.turn import Settlement
 from tests.drivers.pooler import Pooler
@@ -369,6 +370,25 @@ def test_jobs_of_a_far_future_wake_nobody(store: PostgresStore, told: Callable[[
     assert told() == ["default"]
 
 
+def test_a_job_that_its_worker_lost_is_told_of(store: PostgresStore, clock: FakeClock, told: Callable[[], list[str]]) -> None:
+    """Another one has room for it, and sleeps."""
+    bring_to(store, Status.IN_PROGRESS)
+    told()
+    clock.advance(PAST_LEASE)
+    assert len(store.sweep().requeued) == 1
+    assert told() == ["default"]
+
+
+def test_a_job_that_a_worker_sets_aside_is_told_of_and_so_is_its_return(store: PostgresStore, told: Callable[[], list[str]]) -> None:
+    """Another one may know its type, and was told of the queue when it was too busy to look."""
+    enqueue(store, type="unknown", queue="mail")
+    assert told() == ["mail"]
+    assert store.turn(demand=demand()).blocked == 1
+    assert told() == ["mail"]
+    assert store.sweep(["unknown"]).unblocked == 1
+    assert told() == ["mail"]
+
+
 # -- the listener's connection ---------------------------------------------------------------------------------------------
 
 
@@ -401,6 +421,18 @@ def test_closing_ends_the_thread_and_the_connection(line: Line, make_waker: Call
     until(lambda: not line.activity(pid))
     prove(waker)
     assert len(line.heard_by) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells here which files are open")
+def test_listening_anew_again_and_again_leaves_nothing_open(make_waker: Callable[..., Waker]) -> None:
+    """A worker lives for months."""
+    waker, counts = make_waker(), []
+    for _ in range(3):
+        prove(waker)
+        waker.close()
+        until(lambda: not listeners())
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[-1] <= counts[0]
 
 
 def test_a_waker_that_nobody_holds_stops_listening(line: Line) -> None:

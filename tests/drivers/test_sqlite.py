@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import stat
@@ -11,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -23,8 +25,8 @@ from onward.drivers.sqlite.examine import has_reset_bug
 from onward.drivers.sqlite.fair_lock import FairLock
 from onward.drivers.sqlite.file_system import file_system_of, find_mount, is_network
 from onward.drivers.sqlite.vendor_errors import translate
-from onward.errors import InvalidSetting, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable
-from onward.inspection import JobFilter
+from onward.errors import InvalidSetting, OnwardError, SchemaOutOfDate, StoreBusy, StoreError, StoreUnavailable, ValueRefused
+from onward.inspection import Finding, JobFilter
 from onward.outcome import Retried
 from onward.status import Status
 from onward.testing.factories import make_new_job
@@ -116,6 +118,14 @@ def test_examine_names_what_weakens_a_promise(store: SQLiteStore, path: Path) ->
     assert str(path) in found["database"].text
     assert {"sqlite version", "schema", "integrity", "size", "log size", "file system"} <= set(found)
     assert found["integrity"].level == "ok"
+    assert found["synchronous"].text == "FULL: an accepted job survives a power cut"
+
+
+def test_examine_says_of_a_sound_sqlite_that_it_is_one(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has upgraded wants to see that it was enough."""
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 51, 3))
+    store.open()
+    assert Finding("sqlite version", "ok", "SQLite 3.51.3") in store.examine()
 
 
 @pytest.mark.parametrize(
@@ -183,6 +193,17 @@ def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
     before = path.read_bytes()
     assert "not a SQLite database" in refused(path, StoreUnavailable)
     assert path.read_bytes() == before
+
+
+def test_a_damaged_file_is_named_as_one(store: SQLiteStore, path: Path) -> None:
+    """A backup mends it, and trying again does not."""
+    store.open()
+    store.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET rootpage = 99999 WHERE name = 'onward_jobs'")
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        store.open()
 
 
 def test_a_table_that_is_not_ours_is_left_alone(path: Path) -> None:
@@ -297,6 +318,22 @@ def test_a_file_that_is_deleted_or_replaced_while_in_use_is_noticed(store: SQLit
         store.enqueue([make_new_job()])
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="nothing tells here which files are open")
+def test_a_file_that_was_replaced_is_let_go(store: SQLiteStore, path: Path) -> None:
+    """The disk has its room again only when nobody has it open any more."""
+    store.enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 1
+    gone = path.stat()
+    path.unlink()
+    make_store(path).open()
+    with pytest.raises(StoreUnavailable, match="replaced"):
+        store.count(JobFilter())
+    gc.collect()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the listing itself
+            assert not os.path.samestat(os.fstat(int(descriptor)), gone)
+
+
 def test_a_full_database_accepts_nothing_and_recovers(tmp_path: Path) -> None:
     """SQLite's own error becomes one line, whichever statement met it."""
     connection = sqlite3.connect(tmp_path / "full.db")
@@ -353,6 +390,17 @@ def test_a_value_that_cannot_be_stored_refuses_only_its_request(store: SQLiteSto
     answers = store.enqueue_each([[job] for job in asked])
     assert [isinstance(answer, StoreError | OnwardError) for answer in answers] == [False, True, True, True, False]
     assert {job.id for job in store.find(JobFilter())} == {asked[0].id, asked[4].id}
+
+
+def test_a_connection_that_cannot_roll_back_is_not_used_again(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had begun would be part of whatever it does next."""
+    store.open()
+    monkeypatch.setattr("onward.drivers.sqlite.file.roll_back", lambda connection: None)
+    with pytest.raises(ValueRefused):
+        store.enqueue([make_new_job(), make_new_job(max_attempts=2**70)])
+    asked = make_new_job()
+    store.enqueue([asked])
+    assert [job.id for job in store.find(JobFilter())] == [asked.id]
 
 
 def test_bytes_that_are_no_text_stop_only_their_row(store: SQLiteStore, path: Path) -> None:

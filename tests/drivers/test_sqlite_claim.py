@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,26 @@ def steps_of_a_claim(store: SQLiteStore, demand: Demand = DEMAND) -> int:
     connection.close()
     assert len(done.claims) == 5
     return steps
+
+
+@pytest.mark.parametrize("fields", [{"type": "unknown"}, {"expires": timedelta(seconds=1)}], ids=["unknown", "expired"])
+def test_what_only_gets_moved_aside_is_read_many_rows_at_once(store: SQLiteStore, fields: dict[str, Any]) -> None:
+    """However few slots there are: the write lock is held meanwhile."""
+    store.enqueue([make_new_job(priority=1, **fields) for _ in range(200)])
+    store.enqueue([make_new_job()])
+    store.clock.advance(1)  # type: ignore[attr-defined]
+    looks: list[str] = []
+
+    class Told(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            looks.append(name)
+            return super().__getitem__(name)
+
+    one = Demand(lease_owner=DEMAND.lease_owner, slots=1, types=DEMAND.types)
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        done = run(connection.cursor(), Told(store.statements), turn((), one, store.clock.now(), claim))
+    assert (len(done.claims), looks.count("due")) == (1, 3)
 
 
 def test_a_claim_walks_past_nothing_that_cannot_run(store: SQLiteStore) -> None:

@@ -33,7 +33,10 @@ ONE_BACKEND_ONLY = {
         *("misdated", "misqueued"),  # its columns take anything
     },
     "postgres": {
+        *("begin_claiming", "outlast_claims"),  # a claim may have begun before a pause and not see it
         *("commit", "clock", "forget_session"),  # its own clock decides; its connections are shared
+        *("begin_own", "plan_to_seek"),  # its planner has to be told what not to do, but not for an application's own statements
+        "is_read_committed",  # a role may want another isolation
         "is_same_transaction",  # that no statement of an application's has ended it
         "client_encoding",  # a caller's may be another than UTF-8
         *("overdue", "prunable"),  # a sweep and a prune look first, in one round trip

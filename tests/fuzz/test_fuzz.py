@@ -12,8 +12,10 @@ import pytest
 
 from onward import error_text, json_text, payload, redact, settings
 from onward.cli import output
+from onward.cron import Cron
 from onward.drivers.memory import people
 from onward.drivers.postgres import url as postgres_url
+from onward.periodic import PeriodicJob
 from onward.testing.factories import make_new_job
 from onward.worker import isolated_messages
 from tests.fuzz import corpus, generated, guided, target
@@ -77,6 +79,8 @@ REPLACED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "command-line": (output, "escape", lambda text: text),
     "messages": (isolated_messages, "_read_child", lambda fields: 1 / 0),
     "message-round-trips": (isolated_messages, "_read_child", lambda fields: make_new_job()),
+    "schedules": (Cron, "after", lambda cron, instant: instant),
+    "schedule-rows": (PeriodicJob, "check", lambda row: None),
     "filters": (people, "get", lambda tables, job_id, owner: next(iter(tables.jobs.values()))),
 }
 """For each target something of the code under test, and what takes its place."""

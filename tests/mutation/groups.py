@@ -16,6 +16,11 @@ _SQLITE = (
     "tests/unit/test_sqlite_edges.py",
 )
 _MEMORY = ("tests/drivers/test_memory.py", "tests/drivers/test_sqlite_url.py")
+# What beside its statements makes a file a store.
+_FILE = (
+    *(f"tests/drivers/test_{name}.py" for name in ("sqlite_courtesy", "sqlite_wake", "durability")),
+    "tests/outage_kinds/test_damaged_index.py",
+)
 _OPERATIONS = (
     "tests/drivers/test_placeholders.py",
     "tests/drivers/test_rows.py",
@@ -30,16 +35,35 @@ _OPERATIONS = (
 _POSTGRES = (
     *(
         f"tests/drivers/test_postgres{name}.py"
-        for name in ("", "_claim", "_lists", "_transaction", "_errors", "_url", "_wake", "_settings")
+        for name in ("", "_alone", "_bulk", "_claim", "_lanes", "_lists", "_plans", "_transaction", "_errors", "_url", "_wake", "_settings")
     ),
     "tests/drivers/test_postgres_examine.py",
     "tests/drivers/test_bounds.py",
-    *(f"tests/drivers/borrowed/test_{name}.py" for name in ("another_store", "another_place", "encodings", "ended_inside", "together")),
+    *(
+        f"tests/drivers/borrowed/test_{name}.py"
+        for name in ("another_store", "another_place", "encodings", "ended_inside", "others_transactions", "together")
+    ),
 )
 _RULES = (
     *("status", "outcome", "retry", "unique", "payload", "json_text", "redact", "error_text", "reasons", "durations", "spelling"),
-    *("settings", "definition", "signature", "registry", "events", "jobs", "turn", "inspection", "options", "steps", "ids", "rollups"),
+    *(
+        "settings",
+        "definition",
+        "signature",
+        "registry",
+        "events",
+        "jobs",
+        "turn",
+        "inspection",
+        "options",
+        "steps",
+        "ids",
+        "rollups",
+        "actions",
+    ),
 )
+# What a log line and a stored text may hold is told by the rules, and tried there.
+_TOLD = ("tests/telemetry", *(f"tests/security/test_{name}.py" for name in ("limits", "parsers_agree", "existence")))
 
 
 @dataclass(frozen=True)
@@ -62,7 +86,9 @@ class Group:
 
 GROUPS = (
     # The suite runs over each store: what only one of them has needs no other, and what all have is quickest in memory.
-    Group("rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE), ("[sqlite", "[postgres"))),
+    Group(
+        "rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE, *_TOLD), ("[sqlite", "[postgres"))
+    ),
     Group("sql-sqlite", ("drivers/sqlite/statements.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
     Group(
         "sql-postgres",
@@ -73,6 +99,6 @@ GROUPS = (
     Group(
         "drivers",
         ("drivers/memory/*.py", "drivers/sqlite/*.py", "drivers/postgres/*.py"),
-        Tests((_SUITE, *_SQLITE, *_POSTGRES, *_OPERATIONS, *_MEMORY)),
+        Tests((_SUITE, *_SQLITE, *_FILE, *_POSTGRES, *_OPERATIONS, *_MEMORY)),
     ),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import hashlib
 import importlib
 import json
@@ -28,7 +30,10 @@ KEPT = Path(tempfile.gettempdir()) / "onward-mutation"
 
 @dataclass
 class Reach:
-    """``tests`` gives each test's seconds; ``reached`` the tests of ``file:line``, ``file:`` for any line, and ``file:block``."""
+    """``tests`` gives each test's seconds; ``reached`` the tests of ``file:line``, ``file:`` for any line, and ``file:block``.
+
+    What only looks at constants runs no line of ours: such a test is one of ``file:`` if it imports that module.
+    """
 
     tests: dict[str, float] = field(default_factory=dict)
     reached: dict[str, list[str]] = field(default_factory=dict)
@@ -146,8 +151,24 @@ def _add(reach: Reach, said: Mapping[str, Any], asked_for: Sequence[str], has_hu
     for file, by_line in said["lines"].items():
         pairs += [(f"{file}:{line}", tests) for line, tests in by_line.items()]
         pairs.append((f"{file}:", {test for tests in by_line.values() for test in tests}))
+    running = {test for by_line in said["lines"].values() for tests in by_line.values() for test in tests}
+    for test in said["tests"].keys() - running:
+        pairs += [(f"{file}:", [test]) for file in _imported(ROOT / test.partition("::")[0])]
     for place, tests in pairs:
         reach.reached.setdefault(place, []).extend(test for test in tests if test not in failed)
+
+
+@functools.cache
+def _imported(path: Path) -> list[str]:
+    """The files of the library whose modules this file imports."""
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+    files = [f"src/{module.replace('.', '/')}.py" for module in sorted(modules)]
+    return [file for file in files if (ROOT / file).is_file()]
 
 
 def _state_of_the_tree(tests: Tests) -> str:

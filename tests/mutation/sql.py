@@ -13,7 +13,7 @@ _OPENING = re.compile(r"^-- name: (\w+).*\n", re.MULTILINE)
 _FLIPPED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=": "<>", "<>": "="}
 _AFTER_CONDITION = {"GROUP", "ORDER", "LIMIT", "RETURNING", "UNION", "FOR", "HAVING", "ON", "WHERE", "JOIN", "CROSS", "THEN", "AS"}
 _AFTER_SET = {"FROM", "WHERE", "RETURNING"}
-_AFTER_ORDER = {"LIMIT", "FOR", "UNION"}
+_AFTER_ORDER = {"LIMIT", "FOR", "UNION", "ON"}
 _AFTER_CONFLICT = {"RETURNING"}
 _CONDITIONS = {"WHERE", "ON", "HAVING", "WHEN"}
 

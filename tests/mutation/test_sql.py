@@ -67,6 +67,11 @@ def test_orders_limits_and_locks_are_changed() -> None:
     }
 
 
+def test_an_order_ends_before_a_conflict() -> None:
+    """Else the statement would be none, and every test of it would kill the mutant."""
+    assert "ORDER BY a → DESC" in changes("INSERT INTO t SELECT a FROM u ORDER BY a ON CONFLICT DO NOTHING")
+
+
 def test_a_bound_that_only_the_planner_sees_is_left_alone() -> None:
     assert changes("SELECT a FROM t LIMIT (SELECT 100000)") == set()
 

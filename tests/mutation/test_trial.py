@@ -71,6 +71,13 @@ def test_a_later_job_is_not(store):
     store.enqueue([make_new_job("copy"), make_new_job("copy", delay=timedelta(hours=1))])
     assert len(claims(store)) == 1
 """
+LOOKS_AT_A_CONSTANT = """
+from datetime import timedelta
+from onward import jobs
+
+def test_the_longest_lease():
+    assert jobs.LONGEST_LEASE == timedelta(hours=24)
+"""
 BOUNDARY = "durations:parse_duration: <= → < in timedelta(0) <= duration <= LONGEST"
 AT_IMPORT = "durations: 1 → 1 + 1 (3)"
 DUE = "drivers/sqlite/statements:due: scheduled_at <= :now → true"
@@ -97,6 +104,11 @@ def test_a_weak_test_leaves_a_survivor_of_python_and_a_strong_one_does_not(tmp_p
 def test_a_weak_test_leaves_a_survivor_of_sql_and_a_strong_one_does_not(tmp_path: Path) -> None:
     assert try_one(DUE, tmp_path, test_weak=WEAK_OF_A_STORE)[0] == "survived"
     assert try_one(DUE, tmp_path, test_strong=WEAK_OF_A_STORE + STRONG_OF_A_STORE) == ("killed", "test_a_later_job_is_not")
+
+
+def test_a_test_that_only_looks_at_a_constant_kills_what_changes_it(tmp_path: Path) -> None:
+    """It runs no line of the library, so that nothing is recorded of it but what it imports."""
+    assert try_one("jobs: 1 → 1 + 1", tmp_path, test_bounds=LOOKS_AT_A_CONSTANT) == ("killed", "test_the_longest_lease")
 
 
 def test_what_no_test_reaches_is_said_to_be_so(tmp_path: Path) -> None:

@@ -95,11 +95,12 @@ def test_a_sound_index_is_believed(store: Store) -> None:
 @pytest.mark.parametrize("is_large", [False, True])
 def test_doctor_compares_the_index_with_its_table(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_large: bool) -> None:
     """A job that the index misses is never claimed, and nothing but this look would tell. Of a large file it says that it did not look."""
-    monkeypatch.setattr("onward.drivers.sqlite.examine.LARGE_FILE", 0 if is_large else 1 << 30)
+    path = tmp_path / "jobs.db"
     store.enqueue([make_new_job()])
     store.close()
-    with without_index(tmp_path / "jobs.db") as connection:
+    with without_index(path) as connection:
         columns = ", ".join(row[1] for row in connection.execute("PRAGMA table_info(onward_jobs)") if row[1] != "id")
         connection.execute(f"INSERT INTO onward_jobs (id, {columns}) SELECT '{new_id()}', {columns} FROM onward_jobs")
+    monkeypatch.setattr("onward.drivers.sqlite.examine.LARGE_FILE", path.stat().st_size - is_large)
     (found,) = (one for one in store.examine() if one.name == "integrity")
     assert (found.level, "too large" in found.text) == (("ok", True) if is_large else ("error", False))

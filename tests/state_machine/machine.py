@@ -9,17 +9,19 @@ from itertools import product
 from typing import Any, TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 from msgspec.structs import replace
 
+from onward.actions import NewAction
 from onward.driver import Store, Within
-from onward.inspection import JobFilter
+from onward.inspection import BulkVerb, JobFilter
 from onward.jobs import NewJob, OnDuplicate
 from onward.status import Status
 from onward.turn import Claim, Demand, Extension, Settlement, Turn
 from tests.state_machine import strategies as asked
 from tests.state_machine.definitions import MAIL, WORK, Number
 from tests.state_machine.lockstep import Lockstep, answer_of
+from tests.state_machine.periodic import PeriodicRules
 from tests.state_machine.stores import Place, SharedClock
 
 T = TypeVar("T")
@@ -32,7 +34,7 @@ class RolledBack(Exception):
     """The caller of a transaction thought better of it."""
 
 
-class StoresAgree(RuleBasedStateMachine):
+class StoresAgree(PeriodicRules):
     """Whatever is asked of them in whatever order, all stores give the same answers, and hold the same jobs."""
 
     def __init__(self, places: Sequence[Place], clock: SharedClock) -> None:
@@ -43,6 +45,8 @@ class StoresAgree(RuleBasedStateMachine):
         self.claims: list[Claim] = []
         """Every claim that was ever made: a worker that was frozen or is dead may still send something in its name."""
         self.settlements: list[Settlement] = []
+        self.acted = self.done = self.refused = 0
+        """How many verbs for many there were, and what they did and refused, with what pauses and resumes changed."""
 
     def teardown(self) -> None:
         if not self.together.has_differed:
@@ -276,6 +280,28 @@ class StoresAgree(RuleBasedStateMachine):
         ended = sorted(job.id for job in self.together.jobs.values() if job.status in (Status.DEAD_LETTER, Status.CANCELLED))
         if ended:
             self.do("retry", lambda store: store.retry(_pick(ended, pick)))
+
+    @rule(verb=st.sampled_from(["cancel", "retry", "run_now", "delete"]), picks=st.lists(asked.picks, max_size=4, unique=True))
+    def by_a_person_for_many(self, verb: BulkVerb, picks: list[int]) -> None:
+        job_ids = list(dict.fromkeys(self._id(pick) for pick in picks))
+        action = NewAction(id=asked.job_id(self.acted), actor="", verb=verb, filter="{}", matched=len(job_ids))
+        self.acted += 1
+        self.together.each("begin", lambda store: store.begin_action(action))
+        acted = self.do(f"{verb} many", lambda store: store.act(verb, job_ids, action=action.id))
+        self.done += len(acted.done)
+        self.refused += len(acted.refused)
+        self._look_at_the_record()
+
+    @rule(queue=st.sampled_from(asked.QUEUES), pauses=st.sampled_from([False, False, True]))
+    def pause_or_resume(self, queue: str, pauses: bool) -> None:
+        self.done += self.do("pause" if pauses else "resume", lambda store: store.pause(queue) if pauses else store.resume(queue))
+        self.together.each("queues", lambda store: store.queues())
+        self._look_at_the_record()
+
+    def _look_at_the_record(self) -> None:
+        """Its sums are what was answered. Pauses and resumes have an id that each store makes itself."""
+        sums = self.together.each("actions", lambda store: [(one.done, one.refused) for one in store.actions(limit=1000)])
+        assert (sum(done for done, _ in sums), sum(refused for _, refused in sums)) == (self.done, self.refused)
 
     @rule(where=asked.filters, limit=st.sampled_from([1, 50]), pick=asked.picks, owner=st.sampled_from(asked.OWNERS))
     def read(self, where: JobFilter, limit: int, pick: int, owner: str) -> None:

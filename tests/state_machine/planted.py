@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onward.drivers.memory import MemoryStore
+from onward.drivers.memory import MemoryStore, actions
 from onward.drivers.memory.transaction import MemoryTransaction
+from onward.inspection import Acted, BulkVerb
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.outcome import Cancelled, Snoozed
 from onward.rollups import Tally
@@ -122,6 +123,17 @@ class ForgetsAtClose(MemoryStore):
             self.delete(waiting[-1].id)
 
 
+class CountsWhatWasAsked(MemoryStore):
+    """The record says what was asked for, and not what was done."""
+
+    def act(
+        self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
+    ) -> Acted:
+        acted = super().act(verb, job_ids, statuses)
+        actions.count(self._tables, action or "", Acted(tuple(job_ids)))
+        return acted
+
+
 PLANTED = (
     KeepsTheTryOfALoss,
     SettlesForAnybody,
@@ -134,4 +146,5 @@ PLANTED = (
     HearsNoCancel,
     AcceptsHalf,
     ForgetsAtClose,
+    CountsWhatWasAsked,
 )

@@ -15,8 +15,7 @@ from onward.driver import Store
 from onward.drivers import connect
 from onward.drivers.memory import MemoryStore
 from onward.drivers.postgres.url import read_url
-
-TABLES = ("jobs", "keys", "history", "rollups", "limits")
+from onward.drivers.sql.migrations import TABLES
 
 
 class SharedClock:

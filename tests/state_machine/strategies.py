@@ -109,7 +109,7 @@ filters = st.builds(
     owner=owners,
 )
 _ages = st.sampled_from([None, "0s", "1h"])
-retentions = st.builds(Retention, completed=_ages, cancelled=_ages, dead_letter=_ages)
+retentions = st.builds(Retention, completed=_ages, cancelled=_ages, dead_letter=_ages, actions=st.none())
 kinds = st.sampled_from(["enqueue", "get", "cancel", "retry", "confirm", "settle", "outside"])
 joined = st.fixed_dictionaries({"kind": kinds, "pick": picks, "is_late": seldom, "request": requests, "outcome": outcomes})
 """A verb in somebody's transaction."""

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.events import Event, Events
-from onward.telemetry.log import LONGEST_LINE, LifecycleLog, PatientHandler, configure_logging, describe, line_of
+from onward.telemetry.log import LONGEST_LINE, LifecycleLog, describe, line_of
+from onward.telemetry.records import PatientHandler, configure_logging
 
 EVENT = Event(
     event="failed",

@@ -67,6 +67,7 @@ def _what_was_said(shop: Shop, said: Said) -> Iterator[str]:
                 yield f"job {parent} is {status.get(parent, GONE)}, and its child {child} is {status.get(child, GONE)}"
         yield from _nothing_else(connection, said)
         yield from _one_commit(connection)
+        yield from _keys_agree(connection)
     for path in said.subjects("file"):
         if (found := _content(shop.base / path)) not in (allowed := said.allowed("file", path)):
             yield f"the file {path} is {found!r:.60}, and was said to be {' or '.join(f'{one!r:.60}' for one in allowed)}"
@@ -101,6 +102,17 @@ def _one_commit(connection: sqlite3.Connection) -> Iterator[str]:
         yield f"{len(parents)} jobs were completed together with a child, of which there are {len(children)}"
 
 
+def _keys_agree(connection: sqlite3.Connection) -> Iterator[str]:
+    """A key without its job would turn away all who ask for the work again; a job without its key would let them do it twice."""
+    is_live = "status IN ('queued', 'retrying', 'in_progress') AND idempotency_key IS NOT NULL AND coalesce(scope, 'active') = 'active'"
+    live = set(connection.execute(f"SELECT id, idempotency_key FROM onward_jobs WHERE {is_live}").fetchall())
+    held = set(connection.execute("SELECT job_id, key FROM onward_keys WHERE expires_at IS NULL").fetchall())
+    for job, key in sorted(held - live):
+        yield f"the key {key} is held by job {job}, which is not live"
+    for job, key in sorted(live - held):
+        yield f"job {job} is live and does not hold its key {key}"
+
+
 def _work_on(shop: Shop, said: Said) -> Iterator[str]:
     """Sweep, run everything that is left, enqueue one more: nothing may be lost, and nothing be left over."""
     before, too_late = _all_statuses(shop), _with_an_end(shop)
@@ -122,6 +134,7 @@ def _work_on(shop: Shop, said: Said) -> Iterator[str]:
         if any(Status(status).is_live for status in after.values()):
             yield "jobs are left that never run"
         yield from _one_commit(connection)
+        yield from _keys_agree(connection)
     yield from _files_agree(shop, said)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from onward import JobContext, Onward, RetryPolicy, TransientJobError, define_job
-from tests.torture import harmful, planted
+from onward import JobContext, Onward, Periodic, RetryPolicy, TransientJobError, define_job
+from tests.torture import cancelled, harmful, planted
+from tests.torture.history import EVERY, LETTER, LETTERS, TICK
 from tests.torture.notes import note, note_child
 from tests.torture.written import Files, remove_of, write_of
 
@@ -91,6 +92,16 @@ def keyed(number: int, ctx: JobContext) -> None:
     note("ended", ctx)
 
 
+def letter(number: int, ctx: JobContext) -> None:
+    """What somebody acts on by the dozen."""
+    plain(number, ctx)
+
+
+def tick(number: int, ctx: JobContext) -> None:
+    """What the clock enqueues."""
+    plain(number, ctx)
+
+
 def once(number: int, ctx: JobContext) -> None:
     """Has a single try; a third of them use it up."""
     note("started", ctx)
@@ -126,12 +137,17 @@ RULES: dict[str, Any] = {"lease": LEASE, "history": "all"}
 HANDLERS: tuple[Callable[..., Any], ...] = (
     *(plain, slow, awaited, effect, parent, child, flaky, keyed, indiscreet, files.write, files.remove),
     *(harmful.dies, harmful.forks, harmful.forks_inside, harmful.hoards, harmful.hogs),
+    *cancelled.HANDLERS,
 )
-ALONE: tuple[Callable[..., Any], ...] = (harmful.leaves, harmful.starves)
+ALONE: tuple[Callable[..., Any], ...] = (harmful.leaves, harmful.starves, *cancelled.ALONE)
 JOBS = {handler.__name__: define_job(handler.__name__, handler, retry=OFTEN, **RULES) for handler in HANDLERS}
 JOBS |= {handler.__name__: define_job(handler.__name__, handler, retry=OFTEN, isolated=True, **RULES) for handler in ALONE}
 JOBS["once"] = define_job("once", once, retry=RetryPolicy(max_attempts=1), **RULES)
 TWICE = RetryPolicy(max_attempts=2, base=timedelta(0))
+JOBS[LETTER] = define_job(LETTER, letter, queue=LETTERS, retry=OFTEN, **RULES)
+JOBS[TICK] = define_job(TICK, tick, retry=OFTEN, **RULES)
 JOBS["pill"] = define_job("pill", harmful.pill, retry=TWICE, isolated=True, **RULES)
 
-app = planted.spoil(Onward(jobs=JOBS.values(), reconcile=[files])) if "ONWARD_URL" in os.environ else None
+TICKING = Periodic(JOBS[TICK], every=EVERY, payload=0, catch_up="all", most_catch_up=1000)
+
+app = planted.spoil(Onward(jobs=JOBS.values(), periodic=[TICKING], reconcile=[files])) if "ONWARD_URL" in os.environ else None

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from tests.torture import invariants_of_cancels as cancels
 from tests.torture import invariants_of_claims as claims
+from tests.torture import invariants_of_moments as moments
+from tests.torture import invariants_of_persons as persons
 from tests.torture import invariants_of_requests as requests
 from tests.torture import invariants_of_stores as stores
 from tests.torture import invariants_of_time as times
@@ -41,9 +44,13 @@ INVARIANTS: dict[str, Callable[[Run], Broken]] = {
     "I13": times.all_is_drained_in_time,
     "I14": times.claims_are_in_order,
     "I15": requests.children_come_with_their_parent,
+    "I16": moments.each_moment_has_one_job,
     "I17": stores.the_store_is_sound,
     "I18": stores.files_agree,
     "I20": stores.secrets_are_kept,
+    "I21": persons.paused_queues_rest,
+    "I22": persons.records_add_up,
+    "I24": cancels.cancelled_jobs_end,
 }
 
 
@@ -72,5 +79,10 @@ def count(run: Run) -> dict[str, int]:
         "operations": len(run.invoked) + sum(row.before == "in_progress" or row.after == "in_progress" for row in run.rows.audit),
         "order checked": sum(1 for _ in times.pairs_of_claims(run)),
         "leases lost": sum(1 for row in run.rows.audit if row.before == "in_progress" and row.given_back),
+        "persons cut short": sum((event.kind == "asked") - (event.kind == "answered") for event in run.events if not event.job),
+        "moments": sum(1 for job in run.rows.jobs if job.moment is not None),
+        "pauses": sum(1 for _ in persons.pauses(run)),
+        "changed by persons": sum(action.done for action in run.rows.actions),
         "lost": sum(1 for id_ in run.acknowledged if id_ not in run.jobs),
+        **cancels.count_cancels(run),
     }

@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from onward.status import FINAL
-from tests.torture.history import Event
+from tests.torture.history import LETTER, LETTERS, Event
 from tests.torture.store import AuditRow, JobRow, Rows
 
 Broken: TypeAlias = Iterator[str]
 """What an invariant gives: a sentence for each case in which it was broken."""
-KILLS = frozenset({"kill worker", "kill supervisor and workers", "leave program"})
+KILLS = frozenset({"kill worker", "kill supervisor and workers", "leave program", "cancel and kill worker"})
 CLOCK = 0.003
 """Seconds that two readings of one clock may differ: SQLite's own have three digits."""
 FINAL_NAMES = frozenset(str(status) for status in FINAL)
@@ -89,9 +89,13 @@ class Run:
         return found
 
     @cached_property
-    def damaged(self) -> set[str]:
-        """Jobs whose rows were made nonsense for a while, so that no worker could claim them in their turn."""
-        return {event.job for event in self.of_kind("ok") if event.what == "bad row"}
+    def out_of_turn(self) -> set[str]:
+        """Jobs whose rows were made nonsense for a while, or whose queue was paused, so that no worker could claim them in their turn."""
+        return {event.job for event in self.of_kind("ok") if event.what in ("bad row", LETTERS)}
+
+    def is_retry_by_hand(self, row: AuditRow) -> bool:
+        """Say whether a person has queued it again. Only letters are: of any other job it would be a bug."""
+        return (row.before, row.after) == ("cancelled", "queued") and row.job_id in self.jobs and self.jobs[row.job_id].type == LETTER
 
     @cached_property
     def kills(self) -> list[Event]:

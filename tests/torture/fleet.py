@@ -23,7 +23,7 @@ from onward.errors import OnwardError
 from onward.ids import new_id
 from tests.torture import planted
 from tests.torture.application import GRACE, JOBS, LEASE, POLL, SWEEP, payload_of
-from tests.torture.history import EPOCH, HOME, History, epoch
+from tests.torture.history import EPOCH, HOME, TICK, History, epoch
 from tests.torture.sites import Site
 from tests.torture.written import BASE, FOLDERS
 
@@ -52,6 +52,8 @@ class Size(Struct, frozen=True):
     processes: int = 2
     slots: int = 4
     senders: int = 3
+    persons: int = 0
+    """Who acts on many jobs at once, and on a queue."""
 
 
 class Fleet:
@@ -72,6 +74,7 @@ class Fleet:
             (self.files / name).mkdir(parents=True)
         self.supervisors: list[subprocess.Popen[bytes]] = []
         self.senders: list[subprocess.Popen[bytes]] = []
+        self.persons: list[subprocess.Popen[bytes]] = []
         self._log = open(folder / LOG, "ab")  # noqa: SIM115 - for as long as the fleet runs
         self._environment = {**os.environ, "ONWARD_URL": site.url, HOME: str(self.histories), EPOCH: str(epoch()), planted.NAME: bug}
         self._environment[BASE] = str(self.files)
@@ -117,6 +120,31 @@ class Fleet:
         self.senders = [one for one in self.senders if one.poll() is None]
         self.supervisors += [self.start_supervisor() for _ in range(self.size.supervisors - len(self.supervisors))]
         self.senders += [self._start_sender() for _ in range(self.size.senders - len(self.senders))]
+
+        self._mend_persons()
+
+    def _mend_persons(self) -> None:
+        """Persons die by a signal of their own, in the middle of what they do, and another goes on."""
+        for person in self.persons:
+            if person.poll() not in (None, -signal.SIGKILL):
+                self.failures.append(f"person {person.pid} ended by itself with {person.returncode}")
+        self.persons = [one for one in self.persons if one.poll() is None]
+        self.persons += [self._start_person() for _ in range(self.size.persons - len(self.persons))]
+
+    def _start_person(self) -> subprocess.Popen[bytes]:
+        return self._start([sys.executable, "-m", "tests.torture.person", str(self.chance.randrange(2**32))])
+
+    def _dismiss_persons(self) -> None:
+        """Let them leave nothing paused and nothing that waits for long; if one dies before it has, another does."""
+        while self.persons:
+            person = self.persons.pop()
+            self.wait_for(lambda: self._has_written("person", person.pid) or person.poll() is not None, "a person began")  # noqa: B023
+            person.terminate()
+            self._wait(person, 2 * PATIENCE, "a person")
+            if person.returncode == -signal.SIGKILL and not self.failures:
+                self.persons.append(self._start_person())
+            elif person.returncode:
+                self.failures.append(f"a person that was told to stop ended with {person.returncode}")
 
     def workers(self, of: subprocess.Popen[bytes] | None = None) -> list[int]:
         """The worker processes that have run a job by now: of one supervisor, or of all."""
@@ -176,6 +204,13 @@ class Fleet:
         self.history.write("ok", "enqueue", job=job_id)
         return job_id
 
+    def _clock_is_still(self) -> bool:
+        try:
+            self.app.periodic.pause(TICK)
+        except OnwardError:
+            return False
+        return True
+
     def _is_accepted(self, name: str, number: int, job_id: str) -> bool:
         try:
             return self.app.enqueue(JOBS[name], payload_of(name, number), id=job_id).id == job_id
@@ -220,6 +255,8 @@ class Fleet:
             self._wait(sender, 2 * PATIENCE, "a sender")
             if sender.returncode not in (0, -signal.SIGTERM):  # the signal itself ends one that is still being loaded
                 self.failures.append(f"a sender that was told to stop ended with {sender.returncode}")
+        self._dismiss_persons()
+        self.wait_for(self._clock_is_still, "the clock was told to enqueue no more")
         self.wait_for(lambda: self.site.unfinished() == 0, "nothing was left to run", 2 * PATIENCE)
 
     def stop(self) -> None:
@@ -253,7 +290,7 @@ class Fleet:
             process.wait()
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self.supervisors, *self.senders):
+        for process in (*self.supervisors, *self.senders, *self.persons):
             if process.poll() is None:
                 kill_tree(process.pid)
             process.wait()

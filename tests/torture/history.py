@@ -11,10 +11,15 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-Kind: TypeAlias = Literal["invoke", "ok", "fail", "unknown", "started", "ended", "fault", "healed"]
+Kind: TypeAlias = Literal["invoke", "ok", "fail", "unknown", "started", "ended", "fault", "healed", "asked", "answered"]
 """``invoke`` before an enqueue and ``ok``, ``fail`` or ``unknown`` behind it; ``started`` and ``ended`` of a handler, the latter just
-before it returns or commits; ``fault`` and ``healed`` of what was broken on purpose."""
+before it returns or commits; ``fault`` and ``healed`` of what was broken on purpose; ``asked`` before what a person does to a job (``job``
+says which), to many, or to a queue, and ``answered`` behind it."""
 
+LETTER, LETTERS = "letter", "letters"
+"""The type and the queue of the jobs that a person acts on by the dozen, and nobody else."""
+TICK, EVERY = "tick", 1.0
+"""The type of the jobs that the clock enqueues, and how many seconds lie between two of them."""
 HOME = "TORTURE_HOME"
 """The environment variable that names the folder of the files."""
 EPOCH = "TORTURE_EPOCH"
@@ -53,6 +58,10 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: float = 0.0
     steady: float = 0.0
     detail: str = ""
+    action: str = ""
+    """The record of what a person did to many jobs."""
+    count: int = 0
+    """How many jobs a person was told to have changed."""
 
 
 class HistoryDamaged(Exception):

@@ -37,11 +37,16 @@ def all_is_drained_in_time(run: Run) -> Broken:
             yield f"job {job.id} ({job.type}) is {job.status} still"
     for kill in run.kills:
         for row, freed in run.held_at(kill):
-            watches = ((max(kill.at, begin), min(freed, end)) for begin, end in run.lives)
-            longest = max((end - begin - _overlap(run.windows, begin, end) for begin, end in watches if begin < end), default=0.0)
+            longest = longest_watch(run, kill.at, freed)
             if longest > run.recovery:
                 left = f"{freed - kill.at:.1f} s later, and one other was there for {longest:.1f} s of them"
                 yield f"job {row.job_id} of the killed process {kill.pid} was free only {left}"
+
+
+def longest_watch(run: Run, since: float, until: float) -> float:
+    """For how many seconds of a time any one worker was there, without those in which a fault lasted."""
+    watches = ((max(since, begin), min(until, end)) for begin, end in run.lives)
+    return max((end - begin - _overlap(run.windows, begin, end) for begin, end in watches if begin < end), default=0.0)
 
 
 def _overlap(windows: Sequence[tuple[float, float]], begin: float, end: float) -> float:
@@ -88,7 +93,7 @@ def _first_claims(run: Run) -> dict[str, list[FirstClaim]]:
         is_first = row.after == "in_progress" and row.fence == 1
         if job is None or not is_first or row.owner is None or row.began is None or row.due is None:
             continue
-        if job.id not in run.accepted_at or job.id in run.damaged:
+        if job.id not in run.accepted_at or job.id in run.out_of_turn:
             continue
         found[row.owner].append(FirstClaim(job.id, job.priority, row.due, run.accepted_at[job.id], row.began))
     return found

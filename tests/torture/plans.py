@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from tests.torture.faults import FAULTS
 from tests.torture.fleet import Size
-from tests.torture.planted import IN_EVERY_TEST_RUN
+from tests.torture.planted import IN_EVERY_TEST_RUN, NEED_A_PERSON
 from tests.torture.report import Tier
 
 KILLS_IN_GROUP = 100
@@ -17,9 +17,9 @@ KILLS_IN_GROUP = 100
 KILL_GROUPS = {"sqlite": 50, "postgres": 15}
 RESTARTS_IN_GROUP = 14
 """Of the rounds of a group on Postgres, how many are crashes of the server: in all groups together 200 at least."""
-SIZE_FOR_KILLS = Size(supervisors=2, processes=4, slots=1, senders=2)
+SIZE_FOR_KILLS = Size(supervisors=2, processes=4, slots=1, senders=2, persons=1)
 """Many processes with little to do: then a dead one can be followed by the next, and few jobs need a new process to be run again in."""
-OTHER_KILLS = {"kill supervisor and workers": 4, "kill sender": 8}
+OTHER_KILLS = {"kill supervisor and workers": 4, "kill sender": 8, "cancel and kill worker": 20}
 QUICK_KILLS = {"sqlite": 50, "postgres": 20}
 HISTORIES = 50
 """Recorded histories on each store."""
@@ -66,7 +66,8 @@ def only(fault: str, store: str, seed: int, tier: Tier, times: int = 0, bug: str
     again = f"--tier {tier} --fault '{fault}'" + (f" --times {times}" if times else "") + (f" --planted '{bug}'" if bug else "")
     faults = (fault,) * (times or FAULTS[fault].quick or 1)
     least = 0 if bug in ("", *IN_EVERY_TEST_RUN) else OPERATIONS_WITH_BUG
-    return Plan(part="histories", store=store, seed=seed, tier=tier, faults=faults, bug=bug, again=again, least_operations=least)
+    size = Size(persons=int(bug in NEED_A_PERSON))
+    return Plan(part="histories", store=store, seed=seed, tier=tier, faults=faults, size=size, bug=bug, again=again, least_operations=least)
 
 
 def histories(store: str, seed: int, tier: Tier, groups: int = 0) -> Iterator[Plan]:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from onward import JobContext, Onward, TransientJobError
+from onward.ids import new_id
 
 NAME = "TORTURE_PLANTED"
 UNFENCED, EARLY_ACKNOWLEDGEMENT, EFFECT_OUTSIDE, FAST_CLOCK = (
@@ -20,6 +21,8 @@ UNFENCED, EARLY_ACKNOWLEDGEMENT, EFFECT_OUTSIDE, FAST_CLOCK = (
     "fast clock in the sweep",
 )
 UNREDACTED, UNPLACED, DISORDERED = "unredacted", "unplaced file", "last in, first out"
+DEAF, MISCOUNTED = "deaf to pauses", "only the last portion is counted"
+FORGETFUL, TWICE = "forgets who was cancelled", "fires what others have fired"
 CRASH = "sender crashes"
 CAUGHT_BY = {
     CRASH: {"fleet"},
@@ -30,12 +33,18 @@ CAUGHT_BY = {
     UNREDACTED: {"I20"},
     UNPLACED: {"I18"},
     DISORDERED: {"I14"},
+    DEAF: {"I21"},
+    MISCOUNTED: {"I22"},
+    FORGETFUL: {"I24"},
+    TWICE: {"I16"},
 }
 """For each, the invariants of which at least one must be found broken; ``fleet`` is what is seen while it runs."""
 IN_EVERY_TEST_RUN = (UNFENCED, EARLY_ACKNOWLEDGEMENT, CRASH)
 """The others are planted by ``make torture-release``."""
 NEEDS = {UNFENCED: "pause", DISORDERED: "kill every worker"}
 """The fault without which a bug does no harm; the others are found while workers are killed."""
+NEED_A_PERSON = (DEAF, MISCOUNTED)
+"""Bugs in what is done to many jobs at once."""
 _requests = itertools.count(1)
 _FENCE = " AND {table}.fence = ended.fence AND {table}.status = 'in_progress'"
 
@@ -62,6 +71,23 @@ def spoil(app: Onward) -> Onward:
     if is_planted(DISORDERED):
         assert isinstance(statements, dict)
         statements["due"] = _changed(statements["due"], "ORDER BY scheduled_at, id", "ORDER BY scheduled_at DESC, id DESC")
+    if is_planted(DEAF):
+        assert isinstance(statements, dict)
+        statements["lanes"] = _changed(statements["lanes"], "WHERE asked.value NOT IN (SELECT name FROM onward_queues)", "WHERE true")
+    if is_planted(MISCOUNTED):
+        assert isinstance(statements, dict)
+        statements["count_acted"] = _changed(statements["count_acted"], "done = done + :done", "done = :done")
+    if is_planted(FORGETFUL):
+        assert isinstance(statements, dict)
+        for name in ("asked_to_cancel", "cancel_requested"):
+            statements[name] = _changed(statements[name], "cancel_requested_at IS NOT NULL", "cancel_requested_at < 0")
+    if is_planted(TWICE):
+        assert isinstance(statements, dict)
+        version = " AND version = json_extract(asked.value, '$[10]')"
+        statements["change_periodic"] = _changed(statements["change_periodic"], version, "")
+        from onward import moments
+
+        moments.moment_id = lambda name, moment: new_id()
     if is_planted(UNREDACTED):
         from onward import redact
 

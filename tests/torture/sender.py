@@ -18,7 +18,7 @@ import psycopg
 from onward import Onward, OutcomeUnknown
 from onward.errors import OnwardError, StoreError, StoreUnavailable
 from onward.ids import new_id
-from tests.torture import planted
+from tests.torture import cancelled, planted
 from tests.torture.application import JOBS, payload_of
 from tests.torture.history import History
 from tests.torture.store import borrowed_connection
@@ -60,7 +60,7 @@ class Sender:
         self.is_stopping = False
         self._last = ""
         self._verbs: tuple[Callable[[], None], ...] = (
-            *(self.one, self.one, self.many, self.transaction, self.within, self.key, self.key, self.wait),
+            *(self.one, self.one, self.many, self.transaction, self.within, self.key, self.key, self.wait, self.cancel),
         )
 
     def run(self) -> None:
@@ -117,6 +117,13 @@ class Sender:
         """One of the keys that all senders ask for at about the same time."""
         self._send("keyed", "keyed", key=f"key-{int(time.time() * 4) % 5}")
 
+    def cancel(self) -> None:
+        """One that is wanted no more soon after."""
+        job_id = self._send("enqueue", self._chance.choice(cancelled.TYPES))
+        time.sleep(self._chance.uniform(0, 6 * PAUSE))
+        cancelled.ask(self._app, self._say, job_id)
+        self._last = ""  # nobody waits for its result
+
     def wait(self) -> None:
         """For the end of the last job, as a caller does that wants its result: so nobody asks for more than the workers can do."""
         until = time.monotonic() + LONGEST_WAIT
@@ -140,13 +147,14 @@ class Sender:
             raise StoreUnavailable(f"the caller's own statement failed: {error}") from error
         self._app.enqueue(JOBS["plain"], number, id=job_id, within=connection)
 
-    def _send(self, verb: str, name: str, **options: Any) -> None:
+    def _send(self, verb: str, name: str, **options: Any) -> str:
         job_id, number = new_id(), self._number()
 
         def enqueue() -> str:
             return self._app.enqueue(JOBS[name], payload_of(name, number), id=job_id, **options).id
 
         self._insist(verb, [job_id], [name], enqueue, key=options.get("key", ""))
+        return job_id
 
     def _insist(
         self,

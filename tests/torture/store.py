@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -67,6 +68,8 @@ class JobRow(Struct, frozen=True, kw_only=True):
     priority: int = 0
     key: str | None = None
     parent: str | None = None
+    moment: datetime | None = None
+    """Of a job that the clock enqueued."""
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
@@ -96,6 +99,14 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     at: float = 0.0
 
 
+class ActionRow(Struct, frozen=True, kw_only=True):
+    """The record of what somebody did to many jobs, or to a queue."""
+
+    id: str
+    verb: str
+    done: int = 0
+
+
 class Rows(Struct, frozen=True, kw_only=True):
     """All that a store holds when a run is over."""
 
@@ -110,6 +121,9 @@ class Rows(Struct, frozen=True, kw_only=True):
     """Job and fence of each row that a handler wrote in its transaction."""
     orders: tuple[str, ...] = ()
     """The jobs that senders enqueued with a row of their own."""
+    actions: tuple[ActionRow, ...] = ()
+    paused: tuple[str, ...] = ()
+    """Queues."""
     damage: tuple[str, ...] = ()
     """What the database says is wrong with itself."""
     files: tuple[str, ...] = ()
@@ -191,12 +205,15 @@ def _read(connection: Any, prefix: str, damage: list[str]) -> Rows:
         keys=tuple((str(a), str(b)) for a, b in rows(f"SELECT key, job_id FROM {prefix}keys")),
         effects=tuple((str(a), int(b)) for a, b in rows("SELECT job_id, fence FROM effects")),
         orders=tuple(str(row[0]) for row in rows("SELECT job_id FROM orders")),
+        actions=tuple(ActionRow(id=id_, verb=verb, done=done) for id_, verb, done in rows(f"SELECT id, verb, done FROM {prefix}actions")),
+        paused=tuple(str(row[0]) for row in rows(f"SELECT name FROM {prefix}queues")),
         damage=tuple(damage),
     )
 
 
 def _job(row: tuple[Any, ...]) -> JobRow:
     id_, type_, status, fence, attempts, most, priority, key, metadata = row
-    parent = msgspec.json.decode(metadata).get("parent_id")
+    said = msgspec.json.decode(metadata)
+    moment = datetime.fromisoformat(said["moment"]) if "moment" in said else None
     counts = {"fence": fence, "attempts": attempts, "max_attempts": most, "priority": priority}
-    return JobRow(id=id_, type=type_, status=status, key=key, parent=parent, **counts)
+    return JobRow(id=id_, type=type_, status=status, key=key, parent=said.get("parent_id"), moment=moment, **counts)

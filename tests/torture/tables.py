@@ -1,4 +1,8 @@
-"""The tables that a run adds to its store: the application's own, and an audit of each change of a job, which a trigger writes."""
+"""The tables that a run adds to its store: the application's own, and an audit of each change of a job, which a trigger writes.
+
+A request for the end of a running job writes its row and changes nothing of what is judged, so it is left out. What makes a job final
+once more is not, whatever it changes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ CREATE TRIGGER audit_insert AFTER INSERT ON onward_jobs BEGIN
     INSERT INTO audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, ran_out, at)
     VALUES (NEW.id, '', NEW.status, 0, NEW.fence, 0, NEW.attempts, 0, 0, 0, (julianday('now') - 2440587.5) * 86400.0);
 END;
-CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward_jobs BEGIN
+CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward_jobs
+    WHEN NEW.status <> 'in_progress' OR (OLD.status, OLD.fence, OLD.attempts) IS NOT (NEW.status, NEW.fence, NEW.attempts) BEGIN
     INSERT INTO audit (job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, owner, lease_until,
         due, began, ran_out, at)
     VALUES (NEW.id, OLD.status, NEW.status, OLD.fence, NEW.fence, OLD.attempts, NEW.attempts,
@@ -51,5 +56,7 @@ CREATE FUNCTION public.audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER audit_insert AFTER INSERT ON onward.jobs FOR EACH ROW EXECUTE FUNCTION public.audit();
-CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward.jobs FOR EACH ROW EXECUTE FUNCTION public.audit();
+CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward.jobs FOR EACH ROW
+    WHEN (NEW.status <> 'in_progress' OR (OLD.status, OLD.fence, OLD.attempts) IS DISTINCT FROM (NEW.status, NEW.fence, NEW.attempts))
+    EXECUTE FUNCTION public.audit();
 """

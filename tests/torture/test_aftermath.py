@@ -61,6 +61,8 @@ def test_a_sound_store_is_found_sound_and_is_run_empty(shop: Shop) -> None:
         ("DELETE FROM orders", "1 jobs were enqueued together with a row of the application, of which there are 0"),
         ("INSERT INTO effects SELECT job_id FROM effects", "1 jobs were completed together with an effect, of which there are 2"),
         ("DELETE FROM onward_jobs WHERE type = 'receipt'", "1 jobs were completed together with a child, of which there are 0"),
+        ("DELETE FROM onward_keys", f"job {ONE} is live and does not hold its key note-1"),
+        (f"UPDATE onward_keys SET job_id = '{TWO}'", f"the key note-1 is held by job {TWO}, which is not live"),
         (f"UPDATE onward_jobs SET id = '{job_id(9)}' WHERE id = '{ONE}'", f"job {job_id(9)} is there, and nobody enqueued it"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tests.torture.checker import INVARIANTS, count, judge
 from tests.torture.evidence import Run
 from tests.torture.history import Event, HistoryDamaged, read_lines
-from tests.torture.store import AuditRow, JobRow, Rows
+from tests.torture.store import ActionRow, AuditRow, JobRow, Rows
 
 
 def event(kind: Any, job: str = "a", what: str = "enqueue", **fields: Any) -> Event:
@@ -54,6 +55,16 @@ def row(job: str = "a", status: str = "completed", fence: int = 1, **fields: Any
     return JobRow(id=job, status=status, fence=fence, **{"type": "plain", "max_attempts": 3, **fields})
 
 
+def ticks(*seconds: int) -> list[JobRow]:
+    """What the clock enqueued at these seconds of a minute."""
+    moments = [datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC) for second in seconds]
+    return [row(f"t{number}", type="tick", moment=moment) for number, moment in enumerate(moments)]
+
+
+def answered(said: str = "in_progress", fence: int = 1, at: float = 2.5) -> Event:
+    return event("answered", "a", "cancel", detail=said, fence=fence, at=at)
+
+
 def other_worker(begin: float, end: float) -> Iterator[Event]:
     """Signs of life of another worker."""
     for at in (begin, end):
@@ -83,6 +94,28 @@ def two_claims(
     audit = (inserted(), inserted("b", at=1.4), one, left(), other, left("b"))
     run = changed(invoke("b"), event("ok", "b", how, at=accepted), started("b"), jobs=(row(), row("b", priority=priority)), audit=audit)
     return Run(run.events, run.rows, is_serial=is_serial)
+
+
+LETTER = (row(type="letter"),)
+CANCELLED = (inserted(), left(before="queued", after="cancelled", fence=0), left(before="cancelled", after="queued", fence=0))
+DONE_TO_IT = (ActionRow(id="x", verb="cancel", done=1), ActionRow(id="y", verb="retry", done=1))
+
+
+def said(kind: Any, what: str, at: float, **fields: Any) -> Event:
+    """By a person."""
+    return Event(kind=kind, what=what, at=at, **fields)
+
+
+def while_paused(at: float, detail: str = "") -> Run:
+    """A letter is claimed at this time; its queue was paused from 2 to 3."""
+    events = (said("asked", "pause", 1.9), said("answered", "pause", 2.0, detail=detail), said("asked", "resume", 3.0))
+    return changed(*events, jobs=LETTER, audit=(inserted(), claimed(at=at), left()))
+
+
+def acted_on(*actions: ActionRow, said: tuple[Event, ...] = (), paused: tuple[str, ...] = ()) -> Run:
+    """A letter is cancelled, retried, and run."""
+    audit = (*CANCELLED, claimed(), left())
+    return changed(*said, jobs=LETTER, audit=audit, actions=actions, paused=paused)
 
 
 BROKEN: list[tuple[str, str, Run]] = [
@@ -144,10 +177,32 @@ BROKEN: list[tuple[str, str, Run]] = [
     ("I14", "a later job first", two_claims({"due": 1.2}, {"due": 1.1})),
     ("I15", "a child whose parent did not complete", changed(invoke("b", "child", parent="a", fence=2), jobs=(row(), row("b")))),
     ("I15", "a child is missing", changed(invoke("b", "child", parent="a", fence=1))),
+    ("I24", "cancelled while it waited, and claimed", changed(answered("cancelled", fence=0))),
+    (
+        "I24",
+        "asked to stop, and claimed once more",
+        changed(answered(), audit=(*DONE[:2], left(after="retrying"), claimed(fence=2), left(fence=2))),
+    ),
+    ("I24", "asked to stop, and set aside", changed(answered(), audit=(*DONE[:2], left(after="dead_letter")))),
+    (
+        "I24",
+        "asked to stop, and not heard for long",
+        changed(answered(), *other_worker(2.0, 21.0), audit=(*DONE[:2], left(after="cancelled", at=20.0))),
+    ),
+    ("I24", "refused too early", changed(answered("refused", at=3.0))),
+    ("I16", "a moment with two jobs", changed(jobs=(*GOOD.rows.jobs, *ticks(0, 1, 1)))),
+    ("I16", "a moment without a job", changed(jobs=(*GOOD.rows.jobs, *ticks(0, 1, 3)))),
     ("I17", "the database is damaged", changed(damage=("row 7 missing from index",))),
     ("I17", "a job came from nowhere", changed(jobs=(row(), row("b")))),
     ("I17", "a job is gone", changed(audit=(*DONE, inserted("b")))),
     ("I18", "a file is not what its job promised", changed(files=("'a' is missing",))),
+    ("I9", "a job that was cancelled and runs again, and is no letter", changed(audit=(*CANCELLED, claimed(), left()))),
+    ("I21", "claimed while its queue was paused", while_paused(2.5)),
+    ("I22", "cancelled, and not counted", acted_on(DONE_TO_IT[1])),
+    ("I22", "retried, and counted twice", acted_on(*DONE_TO_IT, ActionRow(id="z", verb="retry", done=1))),
+    ("I22", "another answer than the record", acted_on(*DONE_TO_IT, said=(said("answered", "retry", 5.0, action="y", count=2),))),
+    ("I22", "an answer without a record", acted_on(*DONE_TO_IT, said=(said("answered", "retry", 5.0, action="z", count=1),))),
+    ("I22", "a pause without a record", acted_on(*DONE_TO_IT, paused=("letters",))),
     ("I20", "a secret is in a column", changed(leaks=("onward_jobs.error has the secret in 1 rows",))),
 ]
 
@@ -159,6 +214,10 @@ def test_what_is_broken_is_found(name: str, run: Run) -> None:
 
 
 HELD: list[tuple[str, str, Run]] = [
+    ("I24", "completed although it was asked to stop", changed(answered())),
+    ("I24", "asked to stop, and cancelled", changed(answered(), audit=(*DONE[:2], left(after="cancelled")))),
+    ("I24", "heard late, where no worker lived for long", changed(answered(), audit=(*DONE[:2], left(after="cancelled", at=20.0)))),
+    ("I24", "refused behind the end", changed(answered("refused", at=4.1))),
     ("I2", "an unknown request that was stored", changed(invoke("b"), event("unknown", "b"), jobs=(row(), row("b")))),
     ("I2", "a request that was rolled back and is not seen", changed(invoke("b", rolled_back=True), event("fail", "b"))),
     ("I4", "a row and its job", changed(invoke("b", "within"), jobs=(row(), row("b")), orders=("b",))),
@@ -195,6 +254,14 @@ HELD: list[tuple[str, str, Run]] = [
     ("I14", "a second claim", two_claims({"fence": 2}, {}, priority=5)),
     ("I14", "another may have held the row, on a store where many write", two_claims({}, {}, priority=5, is_serial=False)),
     ("I15", "a child of the run that completed", changed(invoke("b", "child", parent="a", fence=1), jobs=(row(), row("b")))),
+    ("I7", "a letter that became final twice by a retry", acted_on(*DONE_TO_IT)),
+    ("I9", "a letter that was cancelled and retried", acted_on(*DONE_TO_IT)),
+    ("I21", "claimed before the pause was answered", while_paused(1.95)),
+    ("I21", "claimed after the resume was asked for", while_paused(3.05)),
+    ("I21", "a pause that nobody was told of", while_paused(2.5, detail="StoreUnavailable: away")),
+    ("I16", "moments in no order", changed(jobs=(*GOOD.rows.jobs, *ticks(2, 0, 1)))),
+    ("I22", "all is counted", acted_on(*DONE_TO_IT, said=(said("answered", "retry", 5.0, action="y", count=1),))),
+    ("I22", "a resume after a pause", acted_on(*DONE_TO_IT, *(ActionRow(id=verb, verb=verb, done=1) for verb in ("pause", "resume")))),
     ("I15", "no child of a run that did not", changed(invoke("b", "child", parent="a", fence=2))),
 ]
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -283,3 +283,9 @@ def test_a_rule_that_is_refused_names_its_job(declare: Callable[[dict[str, Any]]
     """A file declares many."""
     with pytest.raises(InvalidDefinition, match=f"^send: .*'{rule}'"):
         declare({rule: 1})
+
+
+@pytest.mark.parametrize(("history", "keeps"), [("failures", False), ("all", True)])
+def test_the_history_of_successes_is_kept_where_it_is_asked_for(history: Literal["failures", "all"], keeps: bool) -> None:
+    """By its own word: most jobs succeed, and a row for each of their tries would be most of the table."""
+    assert define_job("a", lambda: None, history=history).keeps_history == keeps

@@ -134,7 +134,11 @@ def test_durations_are_written_short(duration: timedelta, text: str) -> None:
         ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
         ("Thu, 01 Jan 2026 00:02:00 -0000", 120),
         ("Thu, 01 Jan 2026 02:02:00 +0200", 120),
+        ("Thursday, 01-Jan-26 00:02:00 GMT", 120),
+        ("Thu Jan  1 00:02:00 2026", 120),
         ("Wed, 31 Dec 2025 23:00:00 GMT", 0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
+        ("Sat, 08 Dec 2125 00:00:00 GMT", LONGEST.total_seconds()),
     ],
 )
 def test_retry_after_is_a_duration_or_an_http_date(value: Any, wait: float) -> None:
@@ -149,6 +153,28 @@ def test_an_unreadable_retry_after_is_refused(value: Any) -> None:
     """The caller falls back to the policy; any other exception would lose the outcome."""
     with pytest.raises(InvalidTime):
         parse_retry_after(value, NOW)
+
+
+PIECES = [
+    *("Thu,", "Thursday,", "01", "99", "Jan", "Foo", "26", "2026", "0001", "9999", "10000", "00:02:00", "24:60:61", "1:2"),
+    *("GMT", "EST", "+9999", "-2400", "-0000", "+99999999999", "\0", "٣", "²"),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join) | st.text() | st.floats() | st.integers() | st.timedeltas())
+def test_any_retry_after_is_a_wait_in_range_or_the_declared_error(anything: Any) -> None:
+    """A header is written by somebody else; what the standard library makes of a strange date must not lose the outcome."""
+    try:
+        wait = parse_retry_after(anything, NOW)
+    except InvalidTime:
+        return
+    assert timedelta(0) <= wait <= LONGEST
+
+
+def test_a_date_that_is_too_far_away_is_named() -> None:
+    """As the service wrote it."""
+    with pytest.raises(InvalidTime, match=r"^'Sat, 08 Dec 2125 00:00:01 GMT' is out of range: it is more than 36500 days away$"):
+        parse_retry_after("Sat, 08 Dec 2125 00:00:01 GMT", NOW)
 
 
 @pytest.mark.parametrize(

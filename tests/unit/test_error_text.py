@@ -67,6 +67,12 @@ def test_no_other_error_passes_for_one_of_ours() -> None:
     assert describe_error(PermanentJobError("no such page")) == "PermanentJobError: no such page"
 
 
+@pytest.mark.parametrize("module", ["__main__", "onward.drivers.sqlite.driver"])
+def test_an_error_of_the_program_itself_or_of_ours_is_named_without_its_module(module: str) -> None:
+    """Where it is from says nothing to the reader: there is only one of that name."""
+    assert describe_error(type("OutOfPaper", (Exception,), {"__module__": module})("tray 2")) == "OutOfPaper: tray 2"
+
+
 def test_another_package_s_error_is_named_with_its_module() -> None:
     """Five packages have a ConnectError."""
     kind = type("ConnectError", (Exception,), {"__module__": "httpx"})

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from onward.app import Onward
 from onward.definition import define_job
 from onward.errors import InvalidDefinition, InvalidPayload, OnwardError, UnknownJobType
 from onward.inspection import Retention
+from onward.options import check_worker_options
 from onward.spelling import shown
 from onward.transaction import with_transactional_state_and_enqueue
 
@@ -43,7 +47,7 @@ def app() -> Iterator[Onward]:
 # -- a job where its id is asked for -----------------------------------------------------------------------------------
 
 BY_ID = ["get", "history", "cancel", "retry", "run_now", "delete"]
-AWAITED = ["aget", "acancel", "aretry"]
+AWAITED = ["aget", "ahistory", "acancel", "aretry"]
 
 
 def call(app: Onward, verb: str, job: Any) -> Any:
@@ -157,3 +161,39 @@ def test_a_missing_field_stands_in_quotes() -> None:
     """Some fields are called like words of the sentence: ``to``, ``at``, ``from``."""
     with pytest.raises(InvalidPayload, match=r"missing required field 'to' \(at \$\)"):
         define_job("a", lambda payload: None, payload=Letter).codec.decode('{"order":1}')
+
+
+# -- the application that a process of an isolated job loads ----------------------------------------------------------
+
+
+def test_a_module_that_is_there_is_taken_without_importing_it() -> None:
+    """It may be the one that is running: imported again, its jobs would be defined twice."""
+    assert check_worker_options({"application": "this:app"}) == {"application": "this:app"}
+    assert "this" not in sys.modules
+
+
+def test_a_module_that_was_made_while_running_is_taken_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As notebooks and tests make them: there is no file that could be found."""
+    made = ModuleType("made_while_running")
+    made.jobs = made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_while_running", made)
+    for application in ("made_while_running:jobs", "made_while_running:jobs.app"):
+        check_worker_options({"application": application})
+
+
+@pytest.mark.parametrize(
+    ("application", "says"),
+    [
+        ("nowhere_to_be_found:app", "there is no module 'nowhere_to_be_found' that a process of an isolated job could load"),
+        ("json.nowhere.deeper:app", "there is no module 'json.nowhere.deeper' that a process of an isolated job could load"),
+        ("json:nope", "the module json has no 'nope'"),
+        ("json", "application= is module:attribute of a module that can be imported"),
+        ("json:", "application= is module:attribute of a module that can be imported"),
+        (":app", "application= is module:attribute of a module that can be imported"),
+        ("__main__:app", "application= is module:attribute of a module that can be imported"),
+    ],
+)
+def test_an_application_that_no_process_could_load_is_refused_at_the_start(app: Onward, application: str, says: str) -> None:
+    """Else every isolated job fails, one by one, at night."""
+    with pytest.raises(InvalidDefinition, match=re.escape(says)):
+        app.worker(application=application)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from onward.driver import Capabilities
+from onward.driver import Capabilities, Driver
 from onward.errors import DuplicateJob, OutcomeUnknown, StoreBusy, TransactionOpen
 from onward.group_commit import GroupCommit
 from onward.ids import new_id
@@ -25,6 +26,7 @@ class HeldDriver:
 
     capabilities = Capabilities(name="held")
     inside_transaction = False
+    enqueue = Driver.enqueue
 
     def __init__(self) -> None:
         self.commits: list[list[str]] = []
@@ -83,6 +85,41 @@ def test_callers_that_come_during_a_commit_share_the_next_one() -> None:
     join(threads)
     assert driver.commits == [["leader"], ["rider"] * 8]
     assert [answers[rider.id] for rider in riders] == [[Accepted(rider.id)] for rider in riders]
+
+
+def test_who_has_an_answer_does_not_wait_for_the_next_commit() -> None:
+    """On a slow disk that would be twice the time, and half of the callers in each commit."""
+    driver = HeldDriver()
+    commits = GroupCommit(driver)  # type: ignore[arg-type]
+    riders = [new_job("rider"), new_job("rider")]
+    threads, answers = start_leader_and_riders(driver, commits, riders)
+    driver.gate.release()
+    assert driver.entered.acquire(timeout=10)
+    late = enqueue_in_thread(commits, new_job("late"), answers)
+    while commits.waiting < 1:
+        threading.Event().wait(0.001)
+    driver.gate.release()
+    assert driver.entered.acquire(timeout=10)
+    join(threads)
+    assert driver.commits == [["leader"], ["rider", "rider"], ["late"]]
+    driver.gate.release()
+    join([late])
+
+
+def test_a_crowd_that_was_answered_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever comes first would else commit alone, and the others wait for that: two commits where one would do."""
+    ticks = iter(range(0, 10**6, 100))
+    monkeypatch.setattr("onward.group_commit.time", SimpleNamespace(monotonic=lambda: float(next(ticks))))  # each commit took long
+    monkeypatch.setattr("onward.group_commit.LONGEST_GATHERING", 10.0)
+    driver = HeldDriver()
+    commits = GroupCommit(driver)  # type: ignore[arg-type]
+    threads, answers = start_leader_and_riders(driver, commits, [new_job("rider") for _ in range(4)])
+    driver.gate.release(2)
+    join(threads)
+    again = [enqueue_in_thread(commits, new_job("again"), answers) for _ in range(4)]
+    driver.gate.release()
+    join(again)
+    assert driver.commits == [["leader"], ["rider"] * 4, ["again"] * 4]
 
 
 def test_a_refused_request_does_not_disturb_its_neighbours() -> None:

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from random import Random
 
 import pytest
 
 from onward.ids import ALPHABET, IdGenerator, encode, is_id, new_id
+from onward.testing.conformance.steps import until_it_waits
 
 LARGEST = (1 << 128) - 1
 
@@ -34,6 +36,46 @@ def test_ids_rise_across_threads_while_the_clock_steps_back_and_forth() -> None:
     everything = [one for ids in made for one in ids]
     assert len(everything) == 200_000
     assert len(set(everything)) == 200_000
+
+
+class Interrupted(int):
+    """A time by which another thread gets its turn in the moment between being compared with the last id and becoming it."""
+
+    meanwhile: Callable[[], None]
+
+    def _like(self, number: int) -> Interrupted:
+        other = Interrupted(number)
+        other.meanwhile = self.meanwhile
+        return other
+
+    def __lshift__(self, bits: int) -> Interrupted:
+        return self._like(int(self) << bits)
+
+    def __or__(self, number: int) -> Interrupted:
+        return self._like(int(self) | number)
+
+    def __le__(self, other: int) -> bool:
+        answer = int(self) <= other
+        self.meanwhile()
+        return answer
+
+
+def test_ids_rise_whichever_thread_is_let_in_between() -> None:
+    """The one that was interrupted must not set the last id back to its own, below which the next would be made."""
+    others: list[str] = []
+    other = threading.Thread(target=lambda: others.append(make()), daemon=True)
+
+    def let_the_other_in() -> None:
+        other.start()
+        until_it_waits(other)
+
+    first = Interrupted(5)
+    first.meanwhile = let_the_other_in
+    times = iter([first, 9, 5])
+    make = IdGenerator(milliseconds=lambda: next(times))
+    mine = make()
+    other.join(30)
+    assert make() > max(mine, *others)
 
 
 def test_ids_rise_when_the_clock_steps_back_an_hour() -> None:
@@ -74,6 +116,14 @@ def test_the_time_part_is_the_milliseconds() -> None:
     """The example of the specification: its first ten characters are the time."""
     make = IdGenerator(milliseconds=lambda: 1_469_918_176_385)
     assert make()[:10] == "01ARYZ6S41"
+
+
+def test_the_first_id_is_what_the_clock_and_chance_say() -> None:
+    """Also after a fork: nothing is added to them, so that whoever hands both in knows the ids."""
+    make = IdGenerator(milliseconds=lambda: 0, random_bytes=bytes)
+    assert make() == encode(0)
+    make.reseed()
+    assert make() == encode(0)
 
 
 @pytest.mark.parametrize("text", ["", "0" * 25, "0" * 27, "8" + "0" * 25, "0" * 25 + "U", "0" * 25 + "a", "0" * 25 + "\n", "0" * 25 + "٣"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from onward.errors import InvalidPayload
-from onward.json_text import check_json, is_too_deep, parse_json
+from onward.json_text import check_json, check_value, is_too_deep, parse_json
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,31 @@ def test_a_key_that_is_long_or_strange_is_shown_short_and_safe() -> None:
         parse_json('{"' + "k" * 10_000 + '":{"\\u001b[31m":NaN}}')
     assert refused.value.path.isprintable()
     assert len(refused.value.path) <= 200
+
+
+@pytest.mark.parametrize(("length", "is_whole"), [(200, True), (201, False)])
+def test_a_path_is_whole_up_to_two_hundred_characters(length: int, is_whole: bool) -> None:
+    """A longer one keeps both ends: where to begin to look, and the field itself."""
+    path = "$." + "k" * (length - 3) + "x"
+    with pytest.raises(InvalidPayload) as refused:
+        parse_json(f'{{"{path[2:]}":NaN}}')
+    assert refused.value.path == (path if is_whole else f"{path[:100]}…{path[-99:]}")
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_number_of_three_hundred_digits_is_kept_and_the_next_is_not(sign: int) -> None:
+    """Of a Python value, whose place is told by its own path."""
+    check_value({"a": sign * (10**300 - 1)})
+    with pytest.raises(InvalidPayload, match=r"more than 300 digits \(at \$\.a\)"):
+        check_value({"a": sign * 10**300})
+
+
+def test_a_reader_that_gives_up_on_the_depth_ends_in_the_declared_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python's does where the caller's own stack is nearly used up: a worker is no place for a RecursionError."""
+
+    def give_up(*_: object, **__: object) -> object:
+        raise RecursionError
+
+    monkeypatch.setattr("json.loads", give_up)
+    with pytest.raises(InvalidPayload, match="nested more than 64 levels deep"):
+        parse_json("[[1]]")

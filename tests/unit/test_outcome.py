@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from onward.errors import InvalidPayload, PermanentJobError, TransientJobError
+from onward.durations import LONGEST, type_of_duration
+from onward.error_text import describe_error
+from onward.errors import InvalidPayload, InvalidTime, PermanentJobError, TransientJobError
 from onward.outcome import (
     LEASE_RAN_OUT,
     MOST_LOSSES,
@@ -37,6 +39,7 @@ from onward.outcome import (
     storable,
 )
 from onward.retry import RetryPolicy
+from onward.spelling import shown
 from onward.status import TRANSITIONS, Status
 from tests.unit.making import NOW, make_job
 
@@ -108,7 +111,19 @@ def test_a_retry_waits_as_its_policy_says() -> None:
     assert first.error.startswith("RuntimeError: x")
 
 
-@pytest.mark.parametrize(("asked", "delay"), [("5m", 300), (7, 7), ("Thu, 01 Jan 2026 00:02:00 GMT", 120), (timedelta(seconds=3), 3)])
+@pytest.mark.parametrize(
+    ("asked", "delay"),
+    [
+        ("5m", 300),
+        (7, 7),
+        (0, 0),
+        ("120", 120),
+        ("Thu, 01 Jan 2026 00:02:00 GMT", 120),
+        ("Wed, 31 Dec 2025 00:00:00 GMT", 0),
+        (timedelta(seconds=3), 3),
+        (LONGEST, LONGEST.total_seconds()),
+    ],
+)
 def test_retry_after_replaces_the_back_off(asked: Any, delay: float) -> None:
     """The service knows best when it is there again."""
     outcome = end(TransientJobError("busy", retry_after=asked))
@@ -116,7 +131,14 @@ def test_retry_after_replaces_the_back_off(asked: Any, delay: float) -> None:
     assert outcome.delay == timedelta(seconds=delay)
 
 
-@pytest.mark.parametrize("asked", ["soon", -1, float("nan"), "9" * 100_000])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *("soon", -1, float("nan"), float("inf"), True, 10**5000, "9" * 100_000),
+        *(LONGEST + timedelta(microseconds=1), "Thu, 01 Jan 2126 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", timedelta.max),
+    ],
+    ids=lambda asked: shown(asked)[:40],
+)
 def test_an_unreadable_retry_after_falls_back_to_the_policy_and_says_so(asked: Any) -> None:
     """A strange header must not cost the job its try, nor bloat its row."""
     outcome = end(TransientJobError("busy", retry_after=asked))
@@ -129,6 +151,56 @@ def test_an_unreadable_retry_after_falls_back_to_the_policy_and_says_so(asked: A
 def test_an_unreadable_retry_after_at_the_last_try_is_a_dead_letter_all_the_same() -> None:
     """The limit comes first."""
     assert isinstance(end(TransientJobError("busy", retry_after="soon"), attempts=3), DeadLettered)
+
+
+def test_of_several_services_the_one_that_is_back_last_is_waited_for() -> None:
+    """A group of tasks failed; the whole handler runs again. What cannot be read counts for nothing, and is said."""
+    members = [TransientJobError("a", retry_after="1m"), TransientJobError("b", retry_after=7), TransientJobError("c")]
+    assert end(ExceptionGroup("several", members)) == end_with(timedelta(minutes=1), ExceptionGroup("several", members))
+    outcome = end(ExceptionGroup("several", [*members, TransientJobError("d", retry_after="soon")]))
+    assert isinstance(outcome, Retried)
+    assert outcome.delay == timedelta(minutes=1)
+    assert outcome.error.endswith("(retry_after ignored: 'soon' is neither " + type_of_duration + ", nor an HTTP date)")
+    assert isinstance(end(ExceptionGroup("several", [*members, PermanentJobError("gone")])), DeadLettered)
+
+
+def end_with(delay: timedelta, error: BaseException) -> Retried:
+    return Retried(delay, describe_error(error))
+
+
+def test_a_test_of_the_policy_that_fails_hides_no_error() -> None:
+    """What went wrong in the handler is what a person has to know; that the test is wrong as well stands below."""
+    policy = RetryPolicy(3, base="10s", jitter=0, permanent=lambda error: bool(error.status == 410))  # type: ignore[attr-defined]
+    outcome = end(RuntimeError("the provider is away"), policy)
+    assert isinstance(outcome, Retried)
+    assert outcome.delay == timedelta(seconds=10)
+    assert outcome.error.startswith("RuntimeError: the provider is away")
+    assert outcome.error.endswith("(a test of the retry policy could not say what this means: AttributeError)")
+    last = end(RuntimeError("the provider is away"), policy, attempts=3)
+    assert isinstance(last, DeadLettered)
+    assert last.error == outcome.error
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [*("soon", "", -1, "-5m", True, None, float("nan"), float("inf"), 10**5000), timedelta(-1), LONGEST + timedelta(microseconds=1)],
+    ids=lambda wrong: shown(wrong)[:40],
+)
+def test_a_snooze_that_no_store_could_keep_is_refused_where_it_is_made(wrong: Any) -> None:
+    """In the handler, which fails by it in one line; else the outcome would be one that cannot be stored."""
+    with pytest.raises(InvalidTime) as refused:
+        Snooze(wrong)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+    outcome = end(refused.value)
+    assert isinstance(outcome, Retried)
+    assert outcome.error.startswith(f"InvalidTime: {refused.value}")
+
+
+@pytest.mark.parametrize("delay", [timedelta(0), timedelta(microseconds=1), LONGEST])
+def test_a_snooze_is_from_nothing_to_a_hundred_years(delay: timedelta) -> None:
+    """At nothing it runs again at once: that it does so for ever is what the bound on snoozes is for."""
+    assert end(Snooze(delay)) == Snoozed(delay)
 
 
 @pytest.mark.parametrize(

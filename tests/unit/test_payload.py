@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any, Literal, NamedTuple, NoReturn, TypedDict
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypedDict
 from uuid import UUID
 
 import attrs
@@ -266,6 +269,16 @@ class CheckedModel(pydantic.BaseModel):
         return value
 
 
+class AssertingModel(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def claim(cls, value: str) -> str:
+        assert not value, f"{value} is no name"
+        return value
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -284,8 +297,9 @@ class CheckedModel(pydantic.BaseModel):
         (list[CheckedModel], f'[{{"name": "{SECRET}"}}]'),
         (Item, f'{{"name": "{SECRET}'),
         (Item, f"{SECRET}"),
+        (AssertingModel, f'{{"name": "{SECRET}"}}'),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_no_message_quotes_a_value(kind: Any, text: str) -> None:
     """The message is stored and logged; the value may be a password."""
@@ -306,6 +320,73 @@ def test_the_path_of_a_decode_error_names_index_and_field() -> None:
 def test_unknown_fields_are_ignored_when_read() -> None:
     """During a deploy an old worker meets payloads with a new field."""
     assert Codec(Item).decode('{"name":"x","new":1}') == Item("x")
+
+
+def test_an_infinite_number_is_called_so_and_not_a_null() -> None:
+    """The caller gave no null, and would look for one in vain."""
+    with pytest.raises(InvalidPayload, match=r"^NaN and infinity have no JSON form \(at \$\.number\)$"):
+        Codec(Holder).encode(Holder(number=float("inf")))
+
+
+class Unwritable(Enum):
+    """Each value is one of an enum, which usually can be written."""
+
+    NOWHERE = object()
+
+
+def test_what_cannot_be_written_for_a_reason_that_nobody_finds_is_refused_nevertheless() -> None:
+    """By what it is, and by the type that was expected."""
+    with pytest.raises(InvalidPayload, match=r"^the result cannot be written as JSON \(TypeError\)"):
+        encode_result([Unwritable.NOWHERE])
+    with pytest.raises(InvalidPayload, match=r"^it cannot be written as JSON \(TypeError\); expected Item"):
+        Codec(Item).encode(Item("x", Unwritable.NOWHERE))  # type: ignore[arg-type]  # that is the point
+
+
+class Page(pydantic.BaseModel):
+    """Fields that are one thing in Python and another in JSON."""
+
+    file: Path
+    host: IPv4Address
+    numbers: pydantic.Json[list[int]]
+
+
+def test_a_pydantic_model_is_written_so_that_it_can_be_read_again() -> None:
+    """In the form of JSON, and with JSON in a field as its text."""
+    codec: Codec[Page] = Codec(Page)
+    page = Page(file=Path("a/b"), host=IPv4Address("10.0.0.1"), numbers="[1,2]")  # type: ignore[arg-type]  # read by pydantic
+    assert codec.encode(page) == '{"file":"a/b","host":"10.0.0.1","numbers":"[1,2]"}'
+    assert codec.decode(codec.encode(page)) == page
+
+
+def test_a_pydantic_model_of_the_wrong_types_is_refused_and_warns_of_nothing() -> None:
+    """The warning would quote the value."""
+    wrong = Model.model_construct(name=5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(InvalidPayload) as refused:
+            Codec(Model).encode(wrong)
+    assert (refused.value.path, told) == ("$.name", [])
+
+
+class QuotesItsErrors(Exception):
+    """As libraries have them: a list of what was wrong, which is no method."""
+
+    errors: ClassVar = ["hunter2"]
+
+
+class FailsItsOwnWay(pydantic.BaseModel):
+    name: str
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def fail(cls, value: str) -> str:
+        raise QuotesItsErrors(value)
+
+
+def test_an_error_of_the_application_s_own_check_is_not_taken_for_one_of_pydantic_s() -> None:
+    """It is told by its type."""
+    with pytest.raises(InvalidPayload, match=r"^it is not FailsItsOwnWay \(QuotesItsErrors\)"):
+        Codec(FailsItsOwnWay).decode('{"name":"hunter2"}')
 
 
 class Plain:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onward.redact import LONGEST_INPUT, REDACTED, is_secret_name, redact, redact_value
+from onward.redact import LONGEST_INPUT, LONGEST_SECRET, REDACTED, is_secret_name, redact, redact_value
 from tests.lines_run import lines_run
 
 CANARY = "hunter2canary"
@@ -25,6 +26,10 @@ LEAKS = [
     '"api_key": "§"',
     "'apiKey': '§'",
     "{'access-token': '§', 'x': 1}",
+    "{'home': '/tmp/test_no_secret_here', 'SERVICE_TOKEN': '§'}",
+    '{"note":"my_secret","api_key":"§"}',
+    '"{\\"note\\": \\"my_secret\\", \\"api_key\\": \\"§\\"}"',
+    "[('password', '§'), ('name', 'x')]",
     'token="a\\"§"',
     'token="§ that never closes',
     "password:\n  §",
@@ -140,6 +145,7 @@ def test_what_stands_around_a_secret_is_kept() -> None:
     assert redact("postgres://app:x@db.internal:5432/shop failed") == f"postgres://app:{REDACTED}@db.internal:5432/shop failed"
     assert redact('{"user": "bob", "password": "x", "n": 1}') == f'{{"user": "bob", "password": "{REDACTED}", "n": 1}}'
     assert redact("https://h/x?token=abc&page=2") == f"https://h/x?token={REDACTED}&page=2"
+    assert redact("cookie=b'a' and token=b\"b\"") == f"cookie='{REDACTED}' and token=\"{REDACTED}\""
 
 
 secrets = st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\"'<>&\\"), min_size=6, max_size=40)
@@ -230,20 +236,31 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
     ],
     ids=range(6),
 )
-def test_a_long_text_is_cut_without_leaving_half_a_secret(form: str, end: str) -> None:
+def test_a_long_text_is_cut_without_leaving_half_a_secret(form: str, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the cut goes through it: what is left of a secret has lost the name that gave it away."""
     secret = CANARY * 10
-    hidden = " " + form.format(secret, secret) + " "
-    filler = "word " * 40_000
-    half = LONGEST_INPUT // 2
-    for inside in range(-80, len(hidden) + 80, 23):
-        near, far = filler[: half - inside], filler
-        redacted = redact(near + hidden + far if end == "head" else far + hidden + near)
-        assert "canary" not in redacted
-        assert "hunter2" not in redacted
-        assert "characters cut" in redacted
-        assert len(redacted) <= LONGEST_INPUT
-        assert redact(redacted) == redacted
+    longest, longest_secret = LONGEST_INPUT // 8, LONGEST_SECRET // 4  # so that many places can be tried
+    monkeypatch.setattr("onward.redact.LONGEST_INPUT", longest)
+    monkeypatch.setattr("onward.redact.LONGEST_SECRET", longest_secret)
+    half = longest // 2
+    for between, border in itertools.product((" ", ","), (0, longest_secret)):
+        filler, hidden = ("word" + between) * 5_000, between + form.format(secret, secret) + between
+        for inside in range(-80, len(hidden) + 80, 11):
+            near, far = filler[: half - border - inside], filler
+            redacted = redact(near + hidden + far if end == "head" else far + hidden + near)
+            assert "canary" not in redacted
+            assert "hunter2" not in redacted
+            assert "characters cut" in redacted
+            assert len(redacted) <= longest
+            assert redact(redacted) == redacted
+
+
+def test_64_kibibytes_are_kept_whole() -> None:
+    """Of one character more the middle is left out, and said how much."""
+    assert redact("a" * LONGEST_INPUT) == "a" * LONGEST_INPUT
+    head, said, tail = redact("a" * (LONGEST_INPUT + 1)).split("\n")
+    assert set(head) == set(tail) == {"a"}
+    assert said == f"… {LONGEST_INPUT + 1 - len(head) - len(tail):,} characters cut …"
 
 
 def test_a_long_private_key_whose_beginning_was_cut_off_is_dropped() -> None:
@@ -361,3 +378,24 @@ def test_a_value_inside_itself_ends() -> None:
     cycle: dict[str, Any] = {"password": CANARY}
     cycle["self"] = cycle
     assert CANARY not in repr(redact_value(cycle))
+
+
+def nest(levels: int, inner: object, *, in_mappings: bool) -> Any:
+    for _ in range(levels):
+        inner = {"a": inner} if in_mappings else [inner]
+    return inner
+
+
+@pytest.mark.parametrize("in_mappings", [False, True])
+def test_what_a_payload_may_hold_is_shown_whole_and_nothing_deeper(in_mappings: bool) -> None:
+    """64 levels, as in a payload; of what lies below them nobody can say that it is no secret."""
+    fine = nest(64, "plain", in_mappings=in_mappings)
+    assert redact_value(fine) == fine
+    deeper = redact_value(nest(65, "plain", in_mappings=in_mappings))
+    assert "plain" not in repr(deeper)
+    assert REDACTED in repr(deeper)
+
+
+def test_bytes_that_are_no_text_are_redacted_all_the_same() -> None:
+    """A header or a body that is cut in the middle of a character must not keep the error from being stored."""
+    assert redact_value(b"\xff token=hunter2") == f"\ufffd token={REDACTED}".encode()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onward.durations import LONGEST
 from onward.errors import InvalidDefinition, InvalidPayload, PermanentJobError, TransientJobError
-from onward.retry import RetryPolicy
+from onward.retry import RetryPolicy, members_of
+from onward.spelling import shown
 
 HOUR = timedelta(hours=1)
 
@@ -51,9 +54,11 @@ def test_the_default_is_three_tries_and_an_hour_at_most() -> None:
 
 
 @pytest.mark.parametrize(("failed", "minutes"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16)])
-def test_the_podcasts_policy_doubles_from_a_minute_with_10_percent_up_to_30_minutes(failed: int, minutes: int) -> None:
-    """One, two, four, eight, sixteen minutes; never over thirty."""
+def test_the_sync_policy_doubles_from_a_minute_with_10_percent_up_to_30_minutes(failed: int, minutes: int) -> None:
+    """One, two, four, eight, sixteen minutes; never over thirty. Five retries are six tries."""
     policy = RetryPolicy(6, base="1m", jitter=0.1, cap="30m")
+    assert policy.allows_another_try(RuntimeError(), 5, policy.max_attempts)
+    assert not policy.allows_another_try(RuntimeError(), 6, policy.max_attempts)
     assert window(policy, failed) == around(minutes * 60, 0.1)
     assert window(policy, 6) == (pytest.approx(1800 * 0.9), 1800)
 
@@ -78,7 +83,7 @@ def test_linear_and_fixed_waits() -> None:
     assert [window(RetryPolicy(backoff="fixed", base="10s", jitter=0), n)[0] for n in (1, 2, 3, 1000)] == [10, 10, 10, 10]
 
 
-@pytest.mark.parametrize("failed", [-1, 0, 1, 46, 47, 64, 1023, 1024, 1025, 10**6, 10**9])
+@pytest.mark.parametrize("failed", [-1, 0, 1, 46, 47, 64, 1023, 1024, 1025, 10**6, 10**9, pytest.param(10**400, id="400 digits")])
 @pytest.mark.parametrize("backoff", ["exponential", "linear", "fixed"])
 @pytest.mark.parametrize("factor", [1, 2, 10.5, 1000])
 @pytest.mark.parametrize("base", ["0s", "1ms", "30s", "36500d"])
@@ -89,20 +94,36 @@ def test_no_number_of_failures_overflows(failed: int, backoff: Any, factor: floa
 
 
 @given(
-    st.integers(1, 10**6),
-    st.floats(1, 1000),
+    st.integers(1, 10**6) | st.sampled_from([46, 47, 64, 1023, 1024, 10**6]),
+    st.sampled_from(["exponential", "linear", "fixed"]),
+    st.floats(1, 1000) | st.integers(1, 1000),
     st.floats(0, 1),
-    st.timedeltas(timedelta(0), timedelta(days=1)),
-    st.timedeltas(timedelta(0), timedelta(days=1)),
-    st.timedeltas(timedelta(0), timedelta(days=1)),
-    st.randoms(use_true_random=False),
+    st.timedeltas(timedelta(0), LONGEST),
+    st.timedeltas(timedelta(0), LONGEST),
+    st.timedeltas(timedelta(0), LONGEST),
+    st.randoms(use_true_random=False) | st.sampled_from([Lowest(), Highest()]),
 )
-def test_the_cap_holds_after_jitter(
-    failed: int, factor: float, jitter: float, base: timedelta, up_to: timedelta, cap: timedelta, chance: Random
+def test_no_wait_is_over_the_cap_or_under_the_shortest_first_one(
+    failed: int, backoff: Any, factor: float, jitter: float, base: timedelta, up_to: timedelta, cap: timedelta, chance: Random
 ) -> None:
-    """Never negative, never over the cap, whatever the policy."""
-    policy = RetryPolicy(factor=factor, jitter=jitter, base=base, jitter_up_to=up_to, cap=cap)
-    assert timedelta(0) <= policy.delay(failed, chance) <= cap
+    """Whatever the policy: a wait that jitter brings to nothing is a tight loop."""
+    policy = RetryPolicy(backoff=backoff, factor=factor, jitter=jitter, base=base, jitter_up_to=up_to, cap=cap)
+    first = min(base, cap) * (1 - jitter)
+    assert first - timedelta(milliseconds=1) <= policy.delay(failed, chance) <= cap
+
+
+def test_a_jitter_as_long_as_the_cap_leaves_the_first_wait() -> None:
+    """The window that is moved down below the cap ends at the shortest first wait, and not at nothing."""
+    assert window(RetryPolicy(base="10s", jitter=0.5, jitter_up_to="1m", cap="1m"), 9) == (5, 60)
+
+
+def test_jobs_that_failed_together_come_back_spread_over_their_window() -> None:
+    """Five hundred that lost the same provider within a second would else take it down again."""
+    chance = Random(1)
+    policy = RetryPolicy(base="10s")
+    due = Counter(int(policy.delay(1, chance).total_seconds() * 10) for _ in range(500))
+    assert (min(due), max(due)) == (85, 114)
+    assert max(due.values()) <= 25
 
 
 def test_draws_do_not_pile_up_on_the_cap() -> None:
@@ -131,23 +152,45 @@ def test_draws_do_not_pile_up_on_the_cap() -> None:
         {"factor": 0.5},
         {"factor": 1001},
         {"factor": float("nan")},
+        {"factor": float("inf")},
+        {"factor": 10**5000},
+        {"factor": "2"},
+        {"factor": None},
+        {"factor": True},
         {"jitter": -0.1},
         {"jitter": 1.1},
         {"jitter": float("nan")},
+        {"jitter": float("inf")},
+        {"jitter": "10%"},
+        {"jitter": True},
+        {"base": float("nan")},
+        {"base": float("inf")},
+        {"cap": float("nan")},
+        {"cap": None},
+        {"cap": float("-inf")},
+        {"jitter_up_to": float("nan")},
+        {"jitter_up_to": 1e300},
+        {"max_attempts": float("nan")},
+        {"max_attempts": float("inf")},
+        {"backoff": ["fixed"]},
+        {"on_unknown": None},
         {"on_unknown": "explode"},
         {"permanent": [ValueError]},
         {"transient": ("ValueError",)},
         {"permanent": 3},
-        {"transient": (int,)},
+        {"transient": int},
     ],
-    ids=str,
+    ids=lambda wrong: f"{next(iter(wrong))}={shown(next(iter(wrong.values())))}",
 )
 def test_a_policy_that_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    """At import, not at the first failure in the night."""
-    with pytest.raises(
-        InvalidDefinition, match=next(iter(wrong)) if next(iter(wrong)) not in ("base", "cap", "jitter_up_to") else "RetryPolicy"
-    ):
+    """At import, not at the first failure in the night; in one line, which names the argument."""
+    (name,) = wrong
+    with pytest.raises(InvalidDefinition) as refused:
         RetryPolicy(**wrong)
+    said = str(refused.value)
+    assert said.startswith((f"{name} ", f"RetryPolicy({name}=...): "))
+    assert "\n" not in said
+    assert len(said) < 300
 
 
 class Provider(Exception):
@@ -208,3 +251,57 @@ def test_one_exception_class_needs_no_brackets() -> None:
     policy = RetryPolicy(permanent=ValueError, transient=OSError)
     assert (policy.permanent, policy.transient) == ((ValueError,), (OSError,))
     assert policy.judge(ValueError()) == "permanent"
+
+
+# -- groups, and tests that fail --------------------------------------------------------------------------------------
+
+BOTH = RetryPolicy(permanent=(KeyError,), transient=(ProviderDown,), on_unknown="dead_letter")
+
+
+@pytest.mark.parametrize(
+    ("members", "judgement"),
+    [
+        ([ProviderDown(), PermanentJobError("x")], "permanent"),
+        ([RuntimeError(), KeyError("x")], "permanent"),
+        ([ProviderDown(), InvalidPayload("x")], "permanent"),
+        ([ProviderDown(), TransientJobError("x")], "transient"),
+        ([ProviderDown(), RuntimeError()], "unknown"),
+        ([RuntimeError()], "unknown"),
+        ([ExceptionGroup("inner", [ProviderDown()]), ProviderDown()], "transient"),
+        ([ExceptionGroup("inner", [ProviderDown(), KeyError("x")]), ProviderDown()], "permanent"),
+    ],
+    ids=repr,
+)
+def test_a_group_is_what_its_members_are(members: list[Exception], judgement: str) -> None:
+    """``asyncio.TaskGroup`` wraps what a task raised: a permanent error in it must not be tried again, nor a transient one be the end."""
+    assert BOTH.judge(ExceptionGroup("several", members)) == judgement
+
+
+def test_a_group_that_is_listed_itself_needs_no_look_inside() -> None:
+    """The list names it."""
+    group = ExceptionGroup("several", [KeyError("x")])
+    assert RetryPolicy(permanent=KeyError, transient=ExceptionGroup).judge(group) == "transient"
+
+
+def test_a_group_however_deep_is_judged() -> None:
+    """Each retry of a loop may wrap the one before."""
+    error: Exception = ProviderDown()
+    for _ in range(5000):
+        error = ExceptionGroup("again", [error])
+    assert BOTH.judge(error) == "transient"
+    assert [type(one) for one in members_of(error)] == [ProviderDown]
+
+
+def is_gone(error: BaseException) -> bool:
+    return bool(error.status == 410)  # type: ignore[attr-defined]  # most errors have none: that is the point
+
+
+def test_a_test_that_raises_has_not_said_yes() -> None:
+    """It looks for what this error does not have; the other tests are asked all the same."""
+    policy = RetryPolicy(permanent=(is_gone, KeyError), transient=OSError, on_unknown="dead_letter")
+    assert policy.judge(OSError()) == "transient"
+    assert policy.judge(KeyError()) == "permanent"
+    judgement, failed = policy.weigh(RuntimeError())
+    assert judgement == "unknown"
+    assert isinstance(failed, AttributeError)
+    assert RetryPolicy().weigh(RuntimeError()) == ("unknown", None)

@@ -5,15 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from onward.definition import define_job
 from onward.error_text import LONGEST_ERROR, MOST_FRAMES, bound_error, describe_error
-from onward.errors import InvalidDefinition, InvalidSetting, InvalidTime
+from onward.errors import InvalidDefinition, InvalidSetting, InvalidTime, ValueRefused
+from onward.jobs import HIGHEST_COUNT, why_unusable
+from onward.outcome import Completed
 from onward.redact import REDACTED, redact, redact_value
 from onward.retry import RetryPolicy
 from onward.settings import Settings
+from onward.turn import Claim, Settlement, check_settlements
+from tests.unit.making import make_job
 
 
 def deep(depth: int) -> None:
@@ -85,3 +90,27 @@ def test_a_job_is_due_between_two_years(year: int, is_good: bool) -> None:
         return
     with pytest.raises(InvalidTime, match="between the years"):
         job.new_job(None, at=moment)
+
+
+COUNTS = ("attempts", "max_attempts", "fence", "lost_leases", "releases", "snoozes")
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize(("count", "is_good"), [(-1, False), (0, True), (HIGHEST_COUNT, True), (HIGHEST_COUNT + 1, False)])
+def test_a_row_s_counts_go_from_nothing_to_the_highest(name: str, count: int, is_good: bool) -> None:
+    """What a person wrote by hand beyond them could not be raised by a claim, or would not come back the same."""
+    assert why_unusable(make_job(**{name: count})) == (None if is_good else "one of its counts is out of range")
+
+
+@pytest.mark.parametrize("name", ["processed", "failed"])
+@pytest.mark.parametrize(
+    ("count", "is_good"), [(0, True), (HIGHEST_COUNT, True), (-1, False), (HIGHEST_COUNT + 1, False), (True, False), (1.0, False)]
+)
+def test_what_a_handler_has_counted_is_named_when_it_cannot_be_stored(name: str, count: Any, is_good: bool) -> None:
+    """One count of the two is wrong, and in one job of many that are settled together."""
+    settlement = Settlement(claim=Claim(make_job(), timedelta(minutes=1)), outcome=Completed(), **{name: count})
+    if is_good:
+        check_settlements([settlement])
+        return
+    with pytest.raises(ValueRefused, match=f"^{name} of job 01HZX000000000000000000000 cannot be stored"):
+        check_settlements([settlement])

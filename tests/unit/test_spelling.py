@@ -15,6 +15,11 @@ def test_of_two_near_words_the_one_with_the_same_beginning_is_meant() -> None:
     assert did_you_mean("expire", ["expires", "retry", "timeout"]) == ": did you mean 'expires'?"
 
 
+def test_the_same_beginning_counts_however_many_other_words_are_near() -> None:
+    """Of a long list, those that share the most letters are not yet the meant one."""
+    assert did_you_mean("retires", ["xetires", "yetires", "zetires", "wetires", "retir"]) == ": did you mean 'retir'?"
+
+
 def test_all_words_are_named_when_none_is_near() -> None:
     """A wrong guess is worse than the list."""
     assert did_you_mean("pending", ["queued", "completed"]) == "; known are queued, completed"

@@ -54,8 +54,14 @@ def test_what_cannot_be_undone_in_time_is_given_up(monkeypatch: pytest.MonkeyPat
     """A dead connection must not hold a program that is being ended."""
     monkeypatch.setattr("onward.steps.UNDO_WITHIN", 0.05)
 
+    given_up: list[str] = []
+
     async def take(step: str) -> None:
-        await asyncio.sleep(3600)
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            given_up.append(step)
+            raise
 
     async def story() -> None:
         task = asyncio.ensure_future(drive_awaited(take, transaction([])))
@@ -63,6 +69,8 @@ def test_what_cannot_be_undone_in_time_is_given_up(monkeypatch: pytest.MonkeyPat
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        await asyncio.sleep(0)
+        assert given_up[:2] == ["insert", "undo"], "what is left behind would go on with a connection that others use again"
 
     asyncio.run(asyncio.wait_for(story(), 10))
 

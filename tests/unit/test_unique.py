@@ -7,6 +7,7 @@ import pytest
 
 from onward.errors import DuplicateJob, InvalidDefinition, KeyReused
 from onward.jobs import Accepted, uses_of_key
+from onward.spelling import shown
 from onward.unique import answer_duplicate, answer_same_id, check_key, key_lasts, read_on_duplicate, read_scope
 from tests.unit.making import make_request
 
@@ -27,11 +28,20 @@ def test_a_scope_is_a_word_or_a_window(scope: Any, read: Any, lasts: Any) -> Non
     assert key_lasts(read_scope(scope)) == lasts
 
 
-@pytest.mark.parametrize("scope", ["", "always", "Active", 0, "0s", -1, None, timedelta(0), timedelta(-1)])
+@pytest.mark.parametrize(
+    "scope",
+    [
+        *("", "always", "Active", 0, "0s", -1, None, True, timedelta(0), timedelta(-1), ["active"]),
+        *(float("nan"), float("inf"), 10**5000, "36501d", timedelta.max),
+    ],
+    ids=lambda scope: f"{type(scope).__name__} {shown(scope)[:30]}",
+)
 def test_any_other_scope_is_refused(scope: Any) -> None:
     """A typing error must not become no uniqueness at all."""
-    with pytest.raises(InvalidDefinition, match="scope"):
+    with pytest.raises(InvalidDefinition, match=r"^scope must be") as refused:
         read_scope(scope)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("mode", ["return", "same", "raise"])
@@ -40,7 +50,7 @@ def test_the_three_ways_to_meet_a_duplicate(mode: str) -> None:
     assert read_on_duplicate(mode) == mode
 
 
-@pytest.mark.parametrize("mode", ["", "ignore", "Raise", None, 5])
+@pytest.mark.parametrize("mode", ["", "ignore", "Raise", None, 5, ["return"], True])
 def test_a_fourth_way_is_refused(mode: Any) -> None:
     """Names the three."""
     with pytest.raises(InvalidDefinition, match="'return', 'same' or 'raise'"):

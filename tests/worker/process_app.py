@@ -51,6 +51,12 @@ def first_try_waits(payload: Work, ctx: JobContext) -> None:
         time.sleep(3600)
 
 
+def sixth_claim_ends(payload: Work, ctx: JobContext) -> None:
+    note(f"start {payload.number}")
+    if ctx.job.fence < 6:
+        time.sleep(3600)
+
+
 def ends_when_told(payload: Work, ctx: JobContext) -> None:
     """The first try ends once the file beside the effects is there: a stopped process cannot see it."""
     note(f"start {payload.number}")
@@ -123,6 +129,7 @@ HANDLERS = (
     quick,
     together,
     first_try_waits,
+    sixth_claim_ends,
     ends_when_told,
     never,
     holds_the_gil,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,6 +162,26 @@ def test_a_cancelled_async_handler_cleans_up_there(site: Site) -> None:
     site.wait_for_end(job_id)
     assert site.app.get(job_id).status is Status.CANCELLED
     assert site.lines("cleaned up") != []
+
+
+def test_a_job_that_is_cancelled_while_its_process_loads_the_application_never_begins(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Loading may take a minute; the process is kept for the next job."""
+    may_load, load = threading.Event(), IsolatedProcess.wait_until_ready
+    monkeypatch.setattr(IsolatedProcess, "wait_until_ready", lambda process, seconds: may_load.wait(PATIENCE) and load(process, seconds))
+    job_id = site.enqueue("waits_awaited")
+    site.wait_for(lambda: site.app.get(job_id).status is Status.IN_PROGRESS)
+    site.app.cancel(job_id)
+    site.wait_for(lambda: all(run.cancel_requested_at for run in site.worker.slots.held()))
+    with caplog.at_level(logging.INFO):
+        may_load.set()
+        site.wait_for_end(job_id)
+        assert site.app.get(job_id).status is Status.CANCELLED
+        site.wait_for_end(site.enqueue("tells_where"))
+    assert "before it began" not in caplog.text
+    (start,) = site.lines("start")
+    assert start.startswith("start 0")
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,44 @@ def test_a_lease_is_renewed_when_a_third_of_it_is_over_and_not_each_look(
     assert len(renewals) == 3
 
 
+def test_a_job_whose_handler_exits_is_renewed_no_more(
+    make_worker: MakeWorker, store: MemoryStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a heartbeat outlives the run, and keeps a claim that nobody works on; its neighbour is renewed as before."""
+
+    def leave(payload: int) -> None:
+        raise SystemExit(3)
+
+    renewed: list[str] = []
+    extend = store.extend
+
+    def noting(extensions: list[Extension]) -> Extended:
+        renewed.extend(one.claim.id for one in extensions)
+        return extend(extensions)
+
+    monkeypatch.setattr(store, "extend", noting)
+    gate = Gate()
+    leaves = define_job("leaves", leave, lease="60s", retry=RetryPolicy(base="1h"))
+    stays = define_job("stays", gate, payload=int, lease="60s")
+    exited, running = leaves.new_job(1), stays.new_job(1)
+    store.enqueue([exited, running])
+    worker = make_worker(leaves, stays)
+    begin(worker, gate)
+    until = time.monotonic() + PATIENCE
+    while store.get(exited.id).status is not Status.RETRYING:
+        assert time.monotonic() < until
+        worker.producer.rest(0.1)
+        worker.producer.tick()
+    for _ in range(6):
+        clock.advance(20)
+        worker.heartbeat.tick()
+    gate.open.set()
+    work_off(worker)
+    assert set(renewed) == {running.id}
+    assert store.get(exited.id).error is not None
+    assert store.get(running.id).status is Status.COMPLETED
+
+
 def test_progress_is_stored_on_the_way(make_worker: MakeWorker, store: MemoryStore) -> None:
     """A person who watches a long job sees it move before it ends."""
     reported, release = threading.Event(), threading.Event()

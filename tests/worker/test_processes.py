@@ -240,6 +240,21 @@ def test_a_stop_ends_within_the_grace_and_gives_the_job_back(site: Site, handler
     assert took <= GRACE + 1
 
 
+def test_five_deploys_in_the_middle_of_a_job_cost_it_no_try(site: Site) -> None:
+    """Each stop gives the job back, counted apart from its tries: three of them would else have made a dead letter of a good job."""
+    job_id = site.enqueue("sixth_claim_ends")
+    for deploys in range(1, 6):
+        worker = site.start(grace="100ms")
+        site.wait_for_line("start", deploys)
+        end(worker)
+        job = site.app.get(job_id)
+        assert (worker.returncode, job.status, job.attempts, job.releases) == (0, Status.QUEUED, 0, deploys)
+    site.start()
+    job = site.wait_until(job_id, Status.COMPLETED)
+    assert (job.max_attempts, job.attempts, job.releases, job.lost_leases) == (3, 1, 5, 0)
+    assert [one.outcome for one in site.app.history(job_id)] == ["released"] * 5
+
+
 def test_a_process_that_left_its_group_is_killed_at_the_end_of_the_grace(site: Site) -> None:
     """A handler may move its process; a supervisor that only knew the group would wait for it for ever."""
     site.enqueue("moves_to_another_group")

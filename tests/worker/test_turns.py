@@ -19,7 +19,7 @@ from onward.drivers.memory import MemoryStore
 from onward.errors import OutcomeUnknown, StoreUnavailable, ValueRefused
 from onward.events import Event, Events
 from onward.jobs import NewJob
-from onward.outcome import Completed
+from onward.outcome import Completed, Snooze
 from onward.retry import RetryPolicy
 from onward.rollups import Tally
 from onward.status import Status
@@ -90,6 +90,24 @@ def test_no_error_of_a_handler_stops_the_worker(make_worker: MakeWorker, store: 
     work_off(make_worker(*definitions, fine, concurrency=1))
     assert [store.get(job.id).status for job in failing] == [Status.DEAD_LETTER] * 2
     assert store.get(after.id).status is Status.COMPLETED
+
+
+def test_a_job_that_always_snoozes_ends_after_a_thousand(make_worker: MakeWorker, store: MemoryStore) -> None:
+    """With no delay it would else keep a slot busy for ever; its tries are of no help, since a snooze gives them back."""
+    runs = 0
+
+    def later(payload: int) -> Snooze:
+        nonlocal runs
+        runs += 1
+        return Snooze(0)
+
+    definition = define_job("later", later, retry=RetryPolicy(max_attempts=1))
+    (asked,) = [definition.new_job(1)]
+    store.enqueue([asked])
+    work_off(make_worker(definition))
+    job = store.get(asked.id)
+    assert (runs, job.snoozes, job.status) == (1001, 1000, Status.DEAD_LETTER)
+    assert job.error == "snoozed 1,000 times: it is not making progress"
 
 
 def test_a_subtask_that_exits_does_not_stop_its_neighbours(make_worker: MakeWorker, store: MemoryStore) -> None:

@@ -49,6 +49,8 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     yield from examined
     yield from _looked("newest job", lambda: _newest_job(store))
     yield from _looked("stuck jobs", lambda: _stuck_jobs(store))
+    yield from _looked("paused queues", lambda: _paused_queues(store))
+    yield from _looked("periodic jobs", lambda: _periodic_jobs(store))
     if app is not None:
         yield from _looked("job types", lambda: _known_types(store, app))
         yield from _looked("settings", lambda: _one_store(store))
@@ -63,6 +65,35 @@ def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
         yield from look()
     except OnwardError as error:
         yield Finding(name, "error", str(error))
+
+
+def _paused_queues(store: Store) -> Iterator[Finding]:
+    """A pause that somebody has forgotten looks like workers that do nothing."""
+    from onward.inspection import Finding
+
+    now = store.clock.now()
+    for name, since in sorted(store.paused().items()):
+        yield Finding(
+            "paused queues", "warning", f"no job of queue {name} starts since {relative(since, now)}: onward queues resume {name}"
+        )
+
+
+def _periodic_jobs(store: Store) -> Iterator[Finding]:
+    """What the clock should enqueue and does not."""
+    from onward.inspection import Finding
+    from onward.moments import LATE
+
+    look = store.periodic()
+    for name in look.unreadable:
+        yield Finding("periodic jobs", "error", f"the row of {name} cannot be read, so it is never due: correct it, or delete it")
+    for row in look.rows:
+        if row.paused_at is not None:
+            by_whom = "no code declares it any more" if row.paused_by == "undeclared" else "a person paused it"
+            since = relative(row.paused_at, look.now)
+            yield Finding("periodic jobs", "warning", f"{row.name} is paused since {since}, {by_whom}: onward periodic resume {row.name}")
+        elif look.now - row.next_moment > LATE:
+            since = relative(row.next_moment, look.now)
+            yield Finding("periodic jobs", "warning", f"{row.name} is due since {since}, and no worker that knows it has come: start one")
 
 
 def _newest_job(store: Store) -> Iterator[Finding]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 
 from onward.cli.output import put, put_json, say, usage_error
 from onward.cli.target import app_option, json_option, open_application
 from onward.cli.unknown_fields import refuse_unknown_fields
+from onward.jobs import OnDuplicate
 
 MOST_BYTES = 4 << 20
 """Of the text of a payload. The payload itself is smaller by far: spaces, and characters written as escapes, are not stored."""
@@ -18,7 +19,15 @@ MOST_BYTES = 4 << 20
 @click.command()
 @click.argument("name")
 @click.argument("payload", required=False, metavar="[PAYLOAD|@FILE|-]")
-@click.option("--key", metavar="KEY", help="What must be unique among the live jobs of this type and owner.")
+@click.option("--key", metavar="KEY", help="What must be unique among the jobs of this type and owner.")
+@click.option(
+    "--scope", metavar="SCOPE", help="How long the key stays taken: active (while the job is live), a window such as 24h, or forever."
+)
+@click.option(
+    "--on-duplicate",
+    type=click.Choice(get_args(OnDuplicate)),
+    help="While the key is taken: return the job that has it, the same unless its payload differs, or raise an error.",
+)
 @click.option("--delay", metavar="DURATION", help="Run it this much later, such as 5m or 1h30m.")
 @click.option("--at", metavar="TIME", help="Run it at this time, with its zone, such as 2026-03-01T09:30:00Z.")
 @click.option("--expires", metavar="DURATION", help="Do not run it when it is later than this.")
@@ -38,7 +47,7 @@ def command(name: str, payload: str | None, metadata: str | None, job_id: str | 
         raise usage_error("give --delay or --at, not both")
     with open_application(may_create=True) as app:
         definition = app.definitions[name]
-        value = _read_payload(name, definition.codec, payload)
+        value = read_payload(name, definition.codec, payload)
         handle = app.enqueue(definition, value, id=job_id, owner=owner, metadata=_read_metadata(metadata), **options)
         if as_json:
             put_json({"id": handle.id, "is_new": handle.is_new, "payload_differs": handle.payload_differs})
@@ -48,7 +57,8 @@ def command(name: str, payload: str | None, metadata: str | None, job_id: str | 
             say("It exists already; this job stands for it." + (" Its payload differs." if handle.payload_differs else ""))
 
 
-def _read_payload(name: str, codec: Any, given: str | None) -> Any:
+def read_payload(name: str, codec: Any, given: str | None) -> Any:
+    """The payload that was given, or left out. Raises ``InvalidPayload``, or a usage error."""
     from onward.errors import InvalidPayload
     from onward.json_text import parse_json
 

@@ -18,7 +18,8 @@ def command(descriptor: int, worker: int, paths: str) -> None:
 
     from msgspec.json import decode
 
-    from onward.telemetry.log import LifecycleLog, configure_logging
+    from onward.telemetry.log import LifecycleLog
+    from onward.telemetry.records import configure_logging
     from onward.worker.isolated_main import run_isolated
 
     sys.path[:] = decode(paths, type=list[str])

@@ -11,8 +11,6 @@ import msgspec
 
 from onward.cli.output import escape, relative, rough, shorten, utc
 from onward.cli.tables import Paint, put_table, table
-from onward.cli.target import onward_as_typed, target
-from onward.cli.why import explain
 from onward.jobs import Attempt, Job
 from onward.redact import redact, redact_value
 from onward.status import Status
@@ -70,11 +68,11 @@ def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
     )
 
 
-def job_lines(job: Job, attempts: Sequence[Attempt], now: datetime, *, whole: bool = False, raw: bool = False) -> Iterator[str]:
-    """One job with all that is known of it. Secrets are taken out, unless ``raw``."""
+def job_lines(job: Job, why: str, attempts: Sequence[Attempt], now: datetime, *, whole: bool = False, raw: bool = False) -> Iterator[str]:
+    """One job with all that is known of it, ``why`` it is not running included. Secrets are taken out, unless ``raw``."""
     limit = None if whole else LONGEST_TEXT
     yield f"{escape(job.id)}  {escape(job.type)}  {paint_status(job.status.value)}"
-    yield escape(explain(job, now, onward_as_typed(target())))
+    yield escape(why)
     yield ""
     for name in job.__struct_fields__:
         value = getattr(job, name)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from onward.cli.actor import actor_option
+from onward.cli.asking import may_go_on
 from onward.cli.output import escape, put, put_json, say, say_error, usage_error
 from onward.cli.target import app_option, json_option, onward_as_typed, open_store, target, url_option
 from onward.cli.whole_number import WholeNumber
@@ -15,7 +16,7 @@ from onward.status import Status
 
 if TYPE_CHECKING:
     from onward.driver import Store
-    from onward.inspection import JobFilter
+    from onward.inspection import BulkVerb, JobFilter
     from onward.jobs import Job
 
 PAGE = 500
@@ -97,56 +98,117 @@ def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
         job = store.get(_id(job_id))
         attempts = store.history(job.id)
         now = store.clock.now()
+        paused_at, holder = store.paused().get(job.queue), _holder_of_key(store, job)
+        why = explain(job, now, onward_as_typed(target()), paused_at, key_held_by=holder)
         if as_json:
-            put_json(
-                {**job_json(job, raw=raw), "why": explain(job, now, onward_as_typed(target())), "history": msgspec.to_builtins(attempts)}
-            )
+            put_json({**job_json(job, raw=raw), "why": why, "history": msgspec.to_builtins(attempts)})
             return
-        for line in job_lines(job, attempts, now, whole=full, raw=raw):
+        for line in job_lines(job, why, attempts, now, whole=full, raw=raw):
             put(line)
 
 
+def _holder_of_key(store: Store, job: Job) -> str | None:
+    if job.idempotency_key is None:
+        return None
+    holder = store.find_active((job.type,), job.idempotency_key, owner=job.owner)
+    return None if holder is None else holder.id
+
+
 def _several(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options of a command that acts on jobs by id."""
-    for add in (url_option, app_option, json_option, click.argument("ids", metavar="ID...", nargs=-1, required=True)):
+    """The arguments and options of a command that acts on jobs: by id, or all that match."""
+    statuses = click.Choice([status.value for status in Status])
+    for add in (
+        url_option,
+        app_option,
+        json_option,
+        actor_option,
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Only say how many jobs match."),
+        click.option("--owner", metavar="OWNER", help="All jobs of this owner."),
+        click.option("--key", metavar="KEY", help="All jobs enqueued with this key."),
+        click.option("--queue", "queues", multiple=True, metavar="NAME", help="All jobs of this queue; repeatable."),
+        click.option("--type", "types", multiple=True, metavar="NAME", help="All jobs of this type; repeatable."),
+        click.option("--status", "statuses", multiple=True, type=statuses, help="All jobs of this status; repeatable."),
+        click.argument("ids", metavar="[ID]...", nargs=-1),
+    ):
         function = add(function)
     return function
 
 
 @command.command()
 @_several
-def retry(ids: tuple[str, ...], as_json: bool) -> int:
-    """Queue dead-lettered or cancelled jobs again, with all their tries."""
-    return _act(ids, as_json, lambda store, job_id: store.retry(job_id))
+def retry(**given: Any) -> int:
+    """Queue dead-lettered or cancelled jobs again, with all their tries.
+
+    The jobs are given by their ids, or by what they have in common.
+    """
+    return _begin("retry", lambda store, job_id: store.retry(job_id), **given)
 
 
 @command.command()
 @_several
-def run(ids: tuple[str, ...], as_json: bool) -> int:
-    """Make waiting jobs due now."""
-    return _act(ids, as_json, lambda store, job_id: store.run_now(job_id))
+def run(**given: Any) -> int:
+    """Make waiting jobs due now.
+
+    The jobs are given by their ids, or by what they have in common.
+    """
+    return _begin("run_now", lambda store, job_id: store.run_now(job_id), **given)
 
 
 @command.command()
 @_several
-def cancel(ids: tuple[str, ...], as_json: bool) -> int:
-    """Cancel waiting jobs at once; ask running ones to stop."""
-    return _act(ids, as_json, lambda store, job_id: store.cancel(job_id))
+def cancel(**given: Any) -> int:
+    """Cancel waiting jobs at once; ask running ones to stop.
+
+    The jobs are given by their ids, or by what they have in common.
+    """
+    return _begin("cancel", lambda store, job_id: store.cancel(job_id), **given)
 
 
 @command.command()
 @_several
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(ids: tuple[str, ...], as_json: bool, yes: bool) -> int:
-    """Delete jobs that are not running, with their history."""
-    if not yes:
+def delete(**given: Any) -> int:
+    """Delete jobs that are not running, with their history.
+
+    The jobs are given by their ids, or by what they have in common.
+    """
+    return _begin("delete", lambda store, job_id: store.delete(job_id), **given)
+
+
+def _begin(
+    verb: BulkVerb,
+    act: Callable[[Store, str], Job | None],
+    *,
+    ids: tuple[str, ...],
+    statuses: tuple[str, ...],
+    types: tuple[str, ...],
+    queues: tuple[str, ...],
+    key: str | None,
+    owner: str | None,
+    dry_run: bool,
+    yes: bool,
+    actor: str | None,
+    as_json: bool,
+) -> int:
+    from onward.inspection import JobFilter
+
+    where = JobFilter(statuses=tuple(Status(one) for one in statuses), types=types, queues=queues, key=key, owner=owner)
+    if ids and where != JobFilter():
+        raise usage_error("give the ids of jobs, or say what they have in common, not both")
+    if ids and dry_run:
+        raise usage_error("--dry-run counts the jobs that match --status, --type, --queue, --key and --owner; ids need no counting")
+    if ids and actor is not None:
+        raise usage_error("--actor is for the record of what is done to all jobs that match; jobs that are given by their ids leave none")
+    if not ids:
+        from onward.cli.many import act_on_all
+
+        return act_on_all(verb, where, dry_run=dry_run, yes=yes, actor=actor, as_json=as_json)
+    if verb == "delete" and not yes:
         what = "1 job and its" if len(ids) == 1 else f"{len(ids):,} jobs and their"
-        if not has_terminal():
-            raise usage_error(f"this deletes {what} history, and there is no terminal to ask on: pass --yes")
-        if not click.confirm(f"Delete {what} history?", err=True):
+        if not may_go_on(f"this deletes {what} history", f"Delete {what} history?"):
             say("Nothing was deleted.")
             return 1
-    return _act(ids, as_json, lambda store, job_id: store.delete(job_id))
+    return _act(ids, as_json, act)
 
 
 def _act(ids: tuple[str, ...], as_json: bool, verb: Callable[[Store, str], Job | None]) -> int:
@@ -197,8 +259,3 @@ def _id(text: str) -> str:
 
     stripped = text.strip()
     return upper if is_id(upper := stripped.upper()) else stripped
-
-
-def has_terminal() -> bool:
-    """Say whether there is a person to ask."""
-    return sys.stdin.isatty()

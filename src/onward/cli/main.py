@@ -25,6 +25,9 @@ COMMANDS = {
     "worker": "Run jobs until told to stop.",
     "enqueue": "Ask for a job, and print its id.",
     "jobs": "Look at jobs, and act on them.",
+    "queues": "Look at queues, pause and resume them.",
+    "periodic": "Look at periodic jobs, make, change, pause and run them.",
+    "actions": "Show who did what to how many jobs, newest first.",
     "stats": "Answer the six standing questions about the work.",
     "reconcile": "Compare what completed jobs promised with the world outside.",
     "check": "Find code that enqueues around the primitives.",
@@ -112,7 +115,7 @@ def main() -> NoReturn:
     """The entry of the command ``onward``."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    cli.main()
+    cli.main(obj=Target(owns_process=True))
     raise AssertionError("main() always exits")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -39,6 +40,12 @@ def say(line: str) -> None:
         click.echo(line, err=True)
     except OSError:  # nobody listens; the exit code still tells
         return
+
+
+def say_progress(done: int, of: int) -> None:
+    """On a terminal, one line that is written over and over, and ended by the last one."""
+    if sys.stderr.isatty():
+        click.echo(f"\r{done:,} of {of:,}" + ("\n" if done >= of else ""), err=True, nl=False)
 
 
 def usage_error(message: str) -> click.UsageError:

@@ -31,6 +31,8 @@ class Target(Struct):
 
     app: str | None = None
     url: str | None = None
+    owns_process: bool = False
+    """True for the command ``onward`` itself: the process does nothing else, before or after."""
 
 
 def app_option(function: Function) -> Function:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from onward.cli.target import app_option, needed_application
+from onward.cli.target import app_option, needed_application, target
 from onward.cli.whole_number import WholeNumber
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from onward.driver import Store
-    from onward.turn import Swept
-    from onward.worker.child import ChildPipes
 
 
 @click.command()
@@ -37,13 +30,11 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
     A log-in that is refused at the start, a database that is not there, or a file that is none, ends the command with exit code 3. A
     server that cannot be reached is waited for, unless --drain is given; a log-in that is refused later is tried again.
     """
+    from onward.cli.supervise import Supervised, become_supervisor, supervise
     from onward.settings import Settings
-    from onward.telemetry.log import configure_logging
-    from onward.worker.supervisor import Supervisor
 
     app = needed_application()
     settings = Settings(given)
-    configure_logging()
     options = {
         "queues": settings.queues,
         "concurrency": settings.concurrency,
@@ -55,39 +46,7 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
         "max_jobs": max_jobs,
         "name": name,
     }
-    return Supervisor(
-        _command_line(app, options),
-        processes=settings.processes,
-        grace=settings.grace.total_seconds(),
-        concurrency=settings.concurrency,
-        open_store=_store_at,
-        on_swept=_tell,
-    ).run(is_last=True)
-
-
-def _command_line(app: str, options: dict[str, Any]) -> Callable[[ChildPipes], Sequence[str]]:
-    """How a worker process is started: this command again, in its hidden form."""
-    import sys
-
-    from msgspec.json import encode
-
-    def command_line(pipes: ChildPipes) -> Sequence[str]:
-        texts = [encode(one).decode() for one in (options, pipes)]
-        return [sys.executable, "-m", "onward", "-A", app, "worker_process", *texts]
-
-    return command_line
-
-
-def _tell(swept: Swept) -> None:
-    from onward.events import Events
-    from onward.telemetry.log import LifecycleLog
-    from onward.worker.reports import Reports
-
-    Reports(Events([LifecycleLog()]), None).swept(swept)
-
-
-def _store_at(url: str) -> Store:
-    from onward.clock import SystemClock
-    from onward.drivers import connect
-
-    return connect(url, clock=SystemClock())
+    supervised = Supervised(app, options, settings.processes, settings.grace.total_seconds(), settings.concurrency)
+    if target().owns_process:
+        become_supervisor(supervised)
+    return supervise(supervised)

@@ -24,7 +24,8 @@ def command(options: str, pipes: str) -> int:
     """Run jobs under a supervisor."""
     from msgspec.json import decode
 
-    from onward.telemetry.log import LifecycleLog, configure_logging
+    from onward.telemetry.log import LifecycleLog
+    from onward.telemetry.records import configure_logging
     from onward.worker.child import ChildPipes
     from onward.worker.process import run_supervised
 

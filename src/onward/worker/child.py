@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json  # and not msgspec, which takes 5 MB: a supervisor is there once for each worker, and does next to nothing
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import msgspec
-from msgspec import Struct
+from typing import NamedTuple
 
 from onward.worker.endings import describe_end
 from onward.worker.lease_owner import make_lease_owner
@@ -22,7 +21,7 @@ QUIT_AT_ONCE = 130
 """The exit code after a second SIGINT, as a shell has it."""
 
 
-class ChildPipes(Struct, frozen=True):
+class ChildPipes(NamedTuple):
     """What parent and child share, as descriptors of the child."""
 
     nonce: str
@@ -31,7 +30,7 @@ class ChildPipes(Struct, frozen=True):
     report: int
 
 
-class Report(Struct, frozen=True):
+class Report(NamedTuple):
     """One line that a child writes to its parent."""
 
     ready: str | None = None
@@ -126,7 +125,7 @@ class Child:
             pass
         *lines, self._unread = self._unread.split(b"\n")
         for line in lines:
-            report = msgspec.json.decode(line, type=Report)
+            report = Report(*json.loads(line))
             if report.ended:
                 self.has_given_back, self.is_done = True, report.done
             else:

@@ -1,4 +1,4 @@
-"""What must happen at its time although the store may hang: a lease that was not renewed, and the time limit of a handler."""
+"""What must happen at its time although the store may hang: a lease that was not renewed, and a handler that does not end."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Callable
 
 from onward.clock import Clock
 from onward.durations import format_duration
+from onward.outcome import StoppedByWorker
+from onward.worker.patience import Why, end_of_patience
 from onward.worker.reports import Reports
 from onward.worker.run import SAFE_SHARE, Run
 from onward.worker.slots import Slots
 
 logger = logging.getLogger("onward.worker")
-
-
-KILL_AFTER = 1.0
-"""Seconds that an isolated handler gets beyond its time limit to end by itself, before its process is killed."""
 
 
 class Deadlines:
@@ -25,7 +23,8 @@ class Deadlines:
     A lease that ran out in that time may still be ours, if all that could take it slept as well; the heartbeat is asking.
 
     ``shortest`` is the shortest lease or limit that any definition has, in seconds: a run that starts after a look cannot be due
-    sooner, so nothing need wake this loop. ``on_stuck`` is called when half of the slots are held by handlers that are given up.
+    sooner, and only a cancellation need wake this loop. ``grace`` is how many seconds a handler gets to end once it should. ``on_stuck``
+    is called when half of the slots are held by handlers that are given up.
     """
 
     name = "deadlines"
@@ -60,24 +59,26 @@ class Deadlines:
             if now >= run.safe_until:
                 self._lose(run)
                 continue
-            pauses.append(run.safe_until - now)
-            if run.due_to_end_at is not None:
-                pauses.append(self._watch_limit(run, run.due_to_end_at, now))
+            pauses += [run.safe_until - now, self._watch_end(run, now)]
         self._look_for_stuck_slots(now)
         return max(min(pauses), 0.001)
 
-    def _watch_limit(self, run: Run, due: float, now: float) -> float:
-        """Act on the time limit, and give the seconds until it matters next."""
-        if now < due:
-            return due - now
-        run.ask_to_stop()
-        grace = self._grace if run.process is None else min(self._grace, KILL_AFTER)
-        if now < due + grace:
-            return due + grace - now
+    def _watch_end(self, run: Run, now: float) -> float:
+        """See that a handler ends at its time limit, and when it is cancelled. Gives the seconds until one of them matters next."""
+        due = run.due_to_end_at
+        if due is not None and now >= due:
+            run.ask_to_stop()
+        is_apart = run.process is not None
+        end = end_of_patience(due_to_end_at=due, cancelled_at=run.cancelled_at, is_apart=is_apart, grace=self._grace)
+        if end is None:
+            return self._longest_pause
+        if now < end.at:
+            return (end.at if due is None or now >= due else min(due, end.at)) - now
         limit = format_duration(run.claim.lease if run.definition.timeout is None else run.definition.timeout)
-        what = "it holds its slot until it does" if run.process is None else "its process is killed"
-        logger.error("job %s (%s) did not end at its limit of %s; %s", run.claim.id, run.claim.job.type, limit, what)
-        self._slots.end_early(run, TimeoutError(f"timed out after {limit}"))
+        when = f"at its limit of {limit}" if end.why is Why.LIMIT else f"within {self._grace:g} s of being cancelled"
+        what = "its process is killed" if is_apart else "it holds its slot until it does"
+        logger.error("job %s (%s) did not end %s; %s", run.claim.id, run.claim.job.type, when, what)
+        self._slots.end_early(run, TimeoutError(f"timed out after {limit}") if end.why is Why.LIMIT else StoppedByWorker())
         return self._longest_pause
 
     def _lose(self, run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from onward.clock import Clock
 from onward.driver import Store
@@ -19,13 +20,22 @@ logger = logging.getLogger("onward.worker")
 class Heartbeat:
     """Looks each ``poll`` seconds, and asks nobody while nothing runs.
 
-    Renews a lease when a third of it is over, and sends progress on the way.
+    Renews a lease when a third of it is over, and sends progress on the way. ``on_cancel`` is called when a handler was told to end.
     """
 
     name = "heartbeat"
 
     def __init__(
-        self, store: Store, slots: Slots, pulse: Pulse, *, clock: Clock, lease_owner: str, reports: Reports, poll: float = 1.0
+        self,
+        store: Store,
+        slots: Slots,
+        pulse: Pulse,
+        *,
+        clock: Clock,
+        lease_owner: str,
+        reports: Reports,
+        poll: float = 1.0,
+        on_cancel: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
         self._slots = slots
@@ -33,6 +43,7 @@ class Heartbeat:
         self._clock = clock
         self._lease_owner = lease_owner
         self._reports = reports
+        self._on_cancel = on_cancel
         self._pause = min(poll, pulse.interval)
 
     def tick(self) -> float:
@@ -65,7 +76,7 @@ class Heartbeat:
             if not run.is_held_up:
                 run.sent_progress = reported
             if run.claim.id in extended.cancel_requested:
-                self._slots.cancel(run, self._clock.now())
+                self._cancel(run)
 
     def _look_for_cancellations(self, runs: list[Run]) -> None:
         if not runs:
@@ -73,7 +84,12 @@ class Heartbeat:
         asked = self._store.cancel_requested(self._lease_owner)
         for run in runs:
             if run.claim.id in asked:
-                self._slots.cancel(run, self._clock.now())
+                self._cancel(run)
+
+    def _cancel(self, run: Run) -> None:
+        if run.cancel_requested_at is None:
+            self._slots.cancel(run, self._clock.now(), self._clock.monotonic())
+            self._on_cancel()
 
     def _lose(self, run: Run) -> None:
         if self._slots.lose(run):

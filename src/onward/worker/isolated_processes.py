@@ -52,6 +52,9 @@ class IsolatedProcesses:
                 process = self._start()
             if process is None:
                 break
+            if run.cancel_requested_at is not None or run.is_given_up:  # while the process loaded the application
+                self._keep(process, is_spent=False)
+                return self._executor.conclude(run, StoppedByWorker())
             run.run_in(process)
             report = process.run(Order(run.claim.job, run.claim.lease, self._lease_owner), lambda report: self._hear(run, report, on_start))
             run.process = None

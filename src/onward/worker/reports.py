@@ -70,6 +70,7 @@ class Reports:
             return
         events = [self._event("reclaimed", job, error=job.error) for job in swept.requeued]
         events += [self._event("dead_lettered", job, error=job.error) for job in swept.dead_lettered]
+        events += [self._event("cancelled", job, error=job.error) for job in swept.cancelled]
         self._events.emit_all(events)
         self.expired(swept.expired)
 

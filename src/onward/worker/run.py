@@ -24,6 +24,7 @@ class Run:
 
     __slots__ = (
         "cancel_requested_at",
+        "cancelled_at",
         "claim",
         "claimed_at",
         "context",
@@ -57,6 +58,8 @@ class Run:
         self.started_at: float | None = None
         self.ended_at: float | None = None
         self.cancel_requested_at: datetime | None = None
+        self.cancelled_at: float | None = None
+        """When the handler was told that a person had asked for its end."""
         self.is_held_up = False
         """Its row was held by somebody else when its lease was to be renewed; nobody can take it until it is let go."""
         self.is_lost = False
@@ -130,8 +133,9 @@ class Run:
         self.context.lose_lease()
         self.give_up()
 
-    def cancel(self, at: datetime) -> None:
-        """Tell the handler that a person asked for the end."""
+    def cancel(self, at: datetime, now: float) -> None:
+        """Tell the handler that a person asked for the end: at this moment, which the monotonic clock calls ``now``."""
+        self.cancelled_at = now
         self.cancel_requested_at = at
         self.context.ask_to_stop()
         self._tell(Notice("cancelled", at))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from onward.context import JobContext
 from onward.definition import JobDefinition
-from onward.outcome import Completed, Outcome
+from onward.error_text import name_of
+from onward.outcome import Completed, DeadLettered, Outcome
 from onward.turn import Claim, Settlement
+
+logger = logging.getLogger("onward.worker")
 
 
 def settlement_of(
@@ -24,3 +28,9 @@ def settlement_of(
         seconds=seconds,
         keeps_history=definition.keeps_history,
     )
+
+
+def unconcluded(claim: Claim, error: BaseException) -> Settlement:
+    """Give an end to a run of which nothing else can be said."""
+    logger.error("the run of job %s could not be concluded: %s", claim.id, name_of(error))
+    return Settlement(claim=claim, outcome=DeadLettered("the run could not be concluded"))

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from onward.error_text import name_of
-from onward.outcome import DeadLettered, Snooze, StoppedByWorker
+from onward.outcome import Snooze, StoppedByWorker
 from onward.turn import Settlement
 from onward.worker.event_loop import EventLoop
 from onward.worker.executor import Executor
@@ -25,6 +24,7 @@ from onward.worker.gathered_ring import GatheredRing
 from onward.worker.isolated_processes import AGAIN_AFTER, IsolatedProcesses
 from onward.worker.isolation import Answer, Isolation
 from onward.worker.run import Run
+from onward.worker.settlement import unconcluded
 from onward.worker.started import StartedJobs
 from onward.worker.threads import Threads
 
@@ -172,12 +172,20 @@ class Slots:
             self.forget([run])
         return was_ours
 
-    def cancel(self, run: Run, at: datetime) -> None:
-        """A person asked for it: tell the handler; an async one is cancelled."""
-        if run.cancel_requested_at is None:
-            run.cancel(at)
-            if run.definition.is_async and run.process is None:
-                self._loop.call(run.cancel_task)
+    def cancel(self, run: Run, at: datetime, now: float) -> None:
+        """A person asked for it: tell the handler; an async one is cancelled, and one that has not begun never does."""
+        run.cancel(at, now)
+        with self._lock:
+            has_begun = run not in self._waiting
+            if not has_begun:
+                self._waiting.remove(run)
+                self._ended.append((run, self._conclude(run, StoppedByWorker())))
+            picked = self._pick()  # it may have kept others waiting, by having to run alone
+        self._dispatch(picked)
+        if not has_begun:
+            self._ring()
+        elif run.definition.is_async and run.process is None:
+            self._loop.call(run.cancel_task)
 
     def forget(self, runs: Iterable[Run]) -> None:
         """Their outcomes are stored, or not ours to store."""
@@ -311,7 +319,7 @@ class Slots:
             self._mark(run)
             return self._executor.execute(run)
         except BaseException as error:  # noqa: BLE001 - the last resort: a slot must come free whatever happened
-            return _without_conclusion(run, error)
+            return unconcluded(run.claim, error)
 
     def _begin_alone(self, run: Run) -> bool:
         """Write that the run starts alone, before it does. False when it must not start."""
@@ -326,7 +334,7 @@ class Slots:
         try:
             return self._executor.conclude(run, ending)
         except BaseException as error:  # noqa: BLE001 - as above
-            return _without_conclusion(run, error)
+            return unconcluded(run.claim, error)
 
     def _begin_tasks(self, runs: list[Run]) -> None:
         for run in runs:
@@ -342,7 +350,7 @@ class Slots:
                 self._mark(run)
                 settlement = await self._executor.execute_async(run)
         except BaseException as error:  # noqa: BLE001 - as above
-            settlement = _without_conclusion(run, error)
+            settlement = unconcluded(run.claim, error)
         picked = self._leave(run, settlement)
         self._gathered_ring.ask(can_wait=bool(self._waiting))
         tasks = [one for one in picked if _goes_to_loop(one)]
@@ -386,8 +394,3 @@ class Slots:
 def _goes_to_loop(run: Run) -> bool:
     """False also for an async run that is isolated: it has a loop of its own, or the store is told first, which would block this one."""
     return run.definition.is_async and not run.claim.job.isolated
-
-
-def _without_conclusion(run: Run, error: BaseException) -> Settlement:
-    logger.error("the run of job %s could not be concluded: %s", run.claim.id, name_of(error))
-    return Settlement(claim=run.claim, outcome=DeadLettered("the run could not be concluded"))

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from onward.errors import OnwardError, StoreError
 from onward.worker.child import QUIT_AT_ONCE, Child, ChildPipes
 
@@ -37,21 +35,30 @@ OVERTIME = 0.45
 """Seconds beyond the grace until a process is killed."""
 LAST_WRITES = 0.4
 """Seconds to take back what a killed one held; a slow disk took more than 0.2 once in 150 stops. Our own end takes 0.03 of what is left."""
+TAKEN_BACK_WITHIN = 2.0
+"""Seconds that a successor waits for what the dead one held: a drain would find nothing due, and end before it is."""
+LOOK_EVERY = 0.02
+"""Seconds between two looks whether it is taken back."""
 KILL_AGAIN = 0.5
 """Seconds until what was killed and is still there is killed once more."""
 HOPELESS = frozenset({2, 3, 4, 5})
 """Exit codes of a first start that no repetition mends: wrong options, store unusable, application not found, schema out of date."""
 PASSED_ON = (signal.SIGUSR1, signal.SIGTTIN)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *PASSED_ON)
 
 
-class ProcessSlot(Struct):
+class ProcessSlot:
     """Room for one worker process. Instants are seconds of the monotonic clock."""
 
-    child: Child | None = None
-    failures: int = 0
-    start_at: float = 0.0
-    is_done: bool = False
-    """Its work has come to its end by itself."""
+    def __init__(self) -> None:
+        self.child: Child | None = None
+        self.failures = 0
+        self.start_at = 0.0
+        self.taking_back: threading.Thread | None = None
+        """Takes back what the process before held; the next one starts after it, or ``TAKEN_BACK_WITHIN`` after the death."""
+        self.died_at = 0.0
+        self.is_done = False
+        """Its work has come to its end by itself."""
 
 
 class Supervisor:
@@ -93,9 +100,9 @@ class Supervisor:
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
-        handled = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, *PASSED_ON)
-        before = {number: signal.signal(number, _note) for number in handled}
+        before = {number: signal.signal(number, _note) for number in HANDLED}
         before_wakeup = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)  # they waited while this program was loaded
         try:
             self._supervise(reader)
         finally:
@@ -126,7 +133,8 @@ class Supervisor:
 
     def _pause(self) -> float | None:
         """Seconds until something is due by the clock; None when only a child or a signal can make a difference."""
-        due = [slot.start_at for slot in self._slots if self._will_start(slot)]
+        now = time.monotonic()
+        due = [now + LOOK_EVERY if self._still_takes_back(slot) else slot.start_at for slot in self._slots if self._will_start(slot)]
         if self._kill_at is not None:
             due.append(self._kill_at)
         return max(min(due) - time.monotonic(), 0.0) if due else None
@@ -140,8 +148,12 @@ class Supervisor:
         for slot in self._slots:
             if not self._has_started_one and any(one.child is not None for one in self._slots):
                 return  # a first one shows whether the application can be loaded, and says so once if not
-            if self._will_start(slot) and slot.start_at <= time.monotonic():
+            if self._will_start(slot) and slot.start_at <= time.monotonic() and not self._still_takes_back(slot):
                 self._start(slot)
+
+    def _still_takes_back(self, slot: ProcessSlot) -> bool:
+        thread = slot.taking_back
+        return thread is not None and thread.is_alive() and time.monotonic() < slot.died_at + TAKEN_BACK_WITHIN
 
     def _start(self, slot: ProcessSlot) -> None:
         try:
@@ -160,7 +172,7 @@ class Supervisor:
             if child is not None and child.has_ended():
                 slot.child = None
                 self._has_started_one = self._has_started_one or child.is_ready
-                self._take_back(child)
+                slot.taking_back, slot.died_at = self._take_back(child), time.monotonic()
                 self._after_death(slot, child)
                 child.close()
 
@@ -181,9 +193,9 @@ class Supervisor:
             slot.start_at = time.monotonic() + pause
             logger.error("worker process %d ended with %s: a new one starts in %.1f s", child.pid, child.how_it_ended, pause)
 
-    def _take_back(self, child: Child) -> None:
+    def _take_back(self, child: Child) -> threading.Thread | None:
         if child.store_url is None:
-            return
+            return None
         # A process that was killed because its grace was over did nothing wrong, so its jobs do not count it as a loss.
         started = [] if child.was_killed or child.has_given_back else child.started.ids()
         thread = threading.Thread(target=self._recover, args=(child.store_url, child.lease_owner, started), daemon=True)
@@ -191,8 +203,9 @@ class Supervisor:
             thread.start()
         except RuntimeError as error:  # no thread more is to be had, by a limit or for want of memory
             logger.error("the jobs of %s could not be taken back (%s): their leases will run out", child.lease_owner, error)
-            return
+            return None
         self._recoveries = [one for one in self._recoveries if one.is_alive()] + [thread]
+        return thread
 
     def _recover(self, url: str, lease_owner: str, started: list[str]) -> None:
         pause = 0.1
@@ -213,7 +226,7 @@ class Supervisor:
         except Exception:
             logger.exception("the jobs of %s could not be taken back: their leases will run out", lease_owner)
             return
-        for job in (*swept.requeued, *swept.dead_lettered):
+        for job in (*swept.requeued, *swept.dead_lettered, *swept.cancelled):
             logger.warning("job %s of type %s was taken back from %s: %s", job.id, job.type, lease_owner, job.status)
         self._on_swept(swept)
 

@@ -54,6 +54,8 @@ class Sweeper:
             logger.warning("job %s of type %s was taken back from a worker that is gone", job.id, job.type)
         for job in swept.dead_lettered:
             logger.error("job %s of type %s is dead-lettered: every worker that ran it was lost", job.id, job.type)
+        for job in swept.cancelled:
+            logger.info("job %s of type %s is cancelled, as was asked for: the worker that ran it is gone", job.id, job.type)
         self._reports.swept(swept)
         if self._is_to_look:
             self._is_to_look = False

@@ -19,6 +19,7 @@ from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, StoreError
 from onward.events import Events
 from onward.inspection import Retention
+from onward.periodic import Periodic
 from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.worker.deadlines import Deadlines
@@ -33,6 +34,7 @@ from onward.worker.producer import Producer
 from onward.worker.pruner import Pruner
 from onward.worker.pulse import Pulse
 from onward.worker.reports import Reports
+from onward.worker.scheduler import Scheduler
 from onward.worker.slots import Slots
 from onward.worker.started import StartedJobs
 from onward.worker.stopping import Stopping
@@ -53,10 +55,10 @@ class Worker:
 
     ``queues`` empty serves all. ``concurrency`` is how many handlers run at once, of all kinds together. ``poll`` is how long an idle
     worker waits before it looks again. ``grace`` is how long a stop waits for running jobs; None waits for ever. ``timeout_grace`` is
-    what a handler in a thread gets beyond its time limit before it is given up. ``max_jobs`` ends the worker after that many jobs,
-    ``drain`` when nothing is due any more. ``application`` (``module:attribute``) is what the processes of isolated jobs load; without
-    it such jobs run here, with nothing beside them. ``lease_owner``, ``started`` and ``supervised`` are for the process that the
-    supervisor starts. Installs no signal handlers.
+    what a handler gets beyond its time limit, or once it is told that its job is cancelled, before it is given up. ``max_jobs`` ends the
+    worker after that many jobs, ``drain`` when nothing is due any more. ``application`` (``module:attribute``) is what the processes of
+    isolated jobs load; without it such jobs run here, with nothing beside them. ``lease_owner``, ``started`` and ``supervised`` are for
+    the process that the supervisor starts. Installs no signal handlers.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Worker:
         *,
         events: Events | None = None,
         services: Any = None,
+        periodic: Iterable[Periodic] = (),
         retention: Retention | None = None,
         reconcilers: Iterable[Reconciler] = (),
         queues: Iterable[str] = (),
@@ -137,7 +140,16 @@ class Worker:
             on_drained=self._run_out,
             on_set_aside=self._look_at_unknown,
         )
-        self.heartbeat = Heartbeat(store, self.slots, pulse, clock=clock, lease_owner=self.lease_owner, reports=reports, poll=poll_seconds)
+        self.heartbeat = Heartbeat(
+            store,
+            self.slots,
+            pulse,
+            clock=clock,
+            lease_owner=self.lease_owner,
+            reports=reports,
+            poll=poll_seconds,
+            on_cancel=lambda: self._watching_deadlines.wake(),
+        )
         self.deadlines = Deadlines(
             self.slots,
             clock=clock,
@@ -148,6 +160,7 @@ class Worker:
         )
         self.sweeper = Sweeper(store, definitions, pulse, reports=reports, interval=parse_duration(sweep_every).total_seconds())
         self.pruner = Pruner(store, retention or Retention(), interval=parse_duration(prune_every).total_seconds())
+        self.scheduler = Scheduler(store, definitions, periodic, clock=clock, chance=chance)
         self._stopping = Stopping(self.slots, self.producer, grace=None if grace is None else parse_duration(grace).total_seconds())
 
         def loop(duty: Any, **options: Any) -> Loop:
@@ -156,9 +169,11 @@ class Worker:
         self._producing = loop(self.producer, rest=self.producer.rest)
         self._drains = drain
         self._sweeping = loop(self.sweeper, jitter=0.1)
+        self._scheduling = loop(self.scheduler)
         self._pruning = loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0))
         # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
-        self.watching = [loop(self.heartbeat, longest_back_off=pulse.interval), loop(self.deadlines, longest_back_off=1.0)]
+        self._watching_deadlines = loop(self.deadlines, longest_back_off=1.0)
+        self.watching = [loop(self.heartbeat, longest_back_off=pulse.interval), self._watching_deadlines]
 
     # -- start -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +235,9 @@ class Worker:
             if self._drains:
                 # What a dead worker held is due only once it is taken back, and a drain may be over before another thread has done that.
                 self._sweeping.step()
+                self._scheduling.step()
             self._sweeping.start()
+            self._scheduling.start()
             self._producing.run()
         except KeyboardInterrupt:
             logger.info("Ctrl-C: no new jobs, running ones may end within the grace; press it again to quit at once")
@@ -232,7 +249,7 @@ class Worker:
 
     def _wind_down(self) -> None:
         began = time.monotonic()
-        for loop in (self._sweeping, self._pruning):
+        for loop in (self._sweeping, self._pruning, self._scheduling):
             loop.stop()
         self.ask_to_stop()
         self.was_clean = self._stopping.run()

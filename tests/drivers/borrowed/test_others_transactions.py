@@ -143,6 +143,9 @@ def test_a_request_that_was_overtaken_by_its_own_ids_keeps_no_other_keys(
     """The stored jobs have the keys of the first request; nobody would ever give those of the second back."""
     store = postgres_here.store
     asked = [make_new_job(key=f"a{number}") for number in range(many)]
+    neighbours = {"type": "mail"}, {"owner": "ada"}
+    for fields in neighbours:
+        store.enqueue([make_new_job(key=f"b{job.key}", **fields) for job in asked])
     winner = postgres_here.caller(postgres_kind)
     winner.begin()
     winner.enqueue(store, *asked)
@@ -151,6 +154,8 @@ def test_a_request_that_was_overtaken_by_its_own_ids_keeps_no_other_keys(
     winner.commit()
     assert again.result(PATIENCE) == [Accepted(job.id, is_new=False) for job in asked]
     assert all(one.is_new for one in store.enqueue([make_new_job(key=f"b{job.key}") for job in asked]))
+    for fields in neighbours:
+        assert not any(one.is_new for one in store.enqueue([make_new_job(key=f"b{job.key}", **fields) for job in asked]))
     assert not any(one.is_new for one in store.enqueue([make_new_job(key=job.key) for job in asked]))
 
 

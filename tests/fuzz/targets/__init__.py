@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import command_line, durations, errors, filters, messages, paths, payloads, redaction, settings, urls
+from tests.fuzz.targets import command_line, durations, errors, filters, messages, paths, payloads, redaction, schedules, settings, urls
 
 TARGETS: dict[str, Target] = {
     one.name: one
@@ -22,5 +22,7 @@ TARGETS: dict[str, Target] = {
         messages.TARGET,
         messages.ROUND_TRIPS,
         filters.TARGET,
+        schedules.TARGET,
+        schedules.ROWS,
     )
 }

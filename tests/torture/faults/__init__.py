@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tests.torture.faults import callers, damage, disk, files, host, network, postgres, processes, reach, sqlite
+from tests.torture.faults import callers, cancels, damage, disk, files, host, network, postgres, processes, reach, sqlite
 
 FAULTS = {
-    fault.name: fault for part in (processes, host, files, sqlite, disk, damage, callers, postgres, network, reach) for fault in part.FAULTS
+    fault.name: fault
+    for part in (processes, host, files, sqlite, disk, damage, callers, postgres, network, reach, cancels)
+    for fault in part.FAULTS
 }

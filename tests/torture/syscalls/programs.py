@@ -46,6 +46,7 @@ PROGRAMS: dict[str, Program] = {
 PLANTED: dict[str, Program] = {
     "acknowledge_early": Program(before.tables, work.acknowledge_early),
     "commit_twice": Program(before.tables, work.commit_twice),
+    "key_apart": Program(before.tables, work.key_apart),
 }
 """Faults that the kills must find."""
 

@@ -48,6 +48,18 @@ def commit_twice(shop: Shop) -> None:
     connection.close()
 
 
+def key_apart(shop: Shop) -> None:
+    """A planted fault: the key is committed before its job."""
+    shop.store.open()
+    connection = shop.connect()
+    row = ("", NOTE.name, "note-1", job_id(1), NOTE.new_job(1).payload_hash)
+    connection.execute("INSERT INTO onward_keys (owner, type, key, job_id, payload_hash) VALUES (?, ?, ?, ?, ?)", row)
+    will("job", "queued", job_id(1))
+    shop.app.enqueue(NOTE, 1, id=job_id(1))
+    acknowledge("job", "queued", job_id(1))
+    connection.close()
+
+
 def enqueue_many(shop: Shop) -> None:
     for group in (range(10, 30), range(30, 35)):
         ids = [job_id(number) for number in group]

@@ -53,10 +53,14 @@ def claim(tables: Tables, demand: Demand, now: datetime) -> Taken:
 
 def _due(tables: Tables, demand: Demand, now: datetime) -> Iterator[Job]:
     """Due jobs, lazily and in order: a heap gives the first few without sorting the rest."""
-    heap = [(-job.priority, job.scheduled_at, job.id) for job in _served(tables, demand, tables.waiting) if job.scheduled_at <= now]
+    heap = [(-job.priority, job.scheduled_at, job.id) for job in _waiting(tables, demand) if job.scheduled_at <= now]
     heapq.heapify(heap)
     while heap:
         yield tables.jobs[heapq.heappop(heap)[2]]
+
+
+def _waiting(tables: Tables, demand: Demand) -> Iterator[Job]:
+    return (job for job in _served(tables, demand, tables.waiting) if job.queue not in tables.paused)
 
 
 def _blocked(tables: Tables, demand: Demand) -> Iterator[Job]:
@@ -88,5 +92,5 @@ def _take(tables: Tables, job: Job, demand: Demand, now: datetime) -> Claim:
 
 
 def _next_due(tables: Tables, demand: Demand, now: datetime) -> timedelta | None:
-    earliest = min((job.scheduled_at for job in _served(tables, demand, tables.waiting)), default=None)
+    earliest = min((job.scheduled_at for job in _waiting(tables, demand)), default=None)
     return None if earliest is None else max(earliest - now, timedelta(0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from onward.drivers.memory.tables import KeyHolder, Tables
 from onward.errors import DuplicateJob
@@ -48,7 +48,7 @@ def _accept_one(tables: Tables, asked: NewJob, now: datetime) -> Accepted:
 
 
 def _as_stored(asked: NewJob, now: datetime) -> Job:
-    due = now + asked.delay if asked.at is None else asked.at
+    due = now + asked.delay if asked.at is None else asked.at.astimezone(UTC)
     return Job(
         id=asked.id,
         type=asked.type,

@@ -11,17 +11,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.actions import Action, NewAction
 from onward.clock import Clock, SystemClock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
-from onward.drivers.memory import people, questions, sweep
+from onward.drivers.memory import actions, people, periodic, questions, sweep
+from onward.drivers.memory.act import act
 from onward.drivers.memory.claim import Taken, claim
 from onward.drivers.memory.enqueue import enqueue_each
+from onward.drivers.memory.queues import list_queues
 from onward.drivers.memory.settle import holds, settle
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
-from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
+from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.outcome import storable
 from onward.rollups import Rollup, Tally, minute_of
 from onward.status import Status
@@ -270,6 +274,68 @@ class MemoryStore(Store):
             people.delete(tables, job_id, owner)
 
     # -- keeping the store well --------------------------------------------------------------------------------------
+
+    def act(
+        self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
+    ) -> Acted:
+        with self._writing() as tables:
+            acted = act(tables, verb, job_ids, statuses, self.clock.now())
+            if action is not None:
+                actions.count(tables, action, acted)
+        self.wake()
+        return acted
+
+    def pause(self, queue: str, *, actor: str = "") -> bool:
+        with self._writing() as tables:
+            is_new = tables.pause(queue, self.clock.now())
+            actions.note(tables, "pause", queue, actor, self.clock.now(), is_done=is_new)
+        return is_new
+
+    def resume(self, queue: str, *, actor: str = "") -> bool:
+        with self._writing() as tables:
+            was_paused = tables.resume(queue)
+            actions.note(tables, "resume", queue, actor, self.clock.now(), is_done=was_paused)
+        self.wake()
+        return was_paused
+
+    def paused(self) -> dict[str, datetime]:
+        with self._reading() as tables:
+            return dict(tables.paused)
+
+    def queues(self) -> list[Queue]:
+        with self._reading() as tables:
+            return list_queues(tables)
+
+    def due_periodic(self) -> PeriodicLook:
+        with self._reading() as tables:
+            return periodic.due_periodic(tables, self.clock.now())
+
+    def periodic(self, names: Collection[str] | None = None) -> PeriodicLook:
+        with self._reading() as tables:
+            return periodic.look_at_periodic(tables, names, self.clock.now())
+
+    def write_periodic(self, changes: Sequence[PeriodicChange]) -> list[PeriodicWritten]:
+        with self._writing() as tables:
+            written = periodic.write_periodic(tables, changes, self.clock.now())
+        self.wake()
+        return written
+
+    def delete_periodic(self, name: str) -> bool:
+        with self._writing() as tables:
+            return tables.remove_periodic(name)
+
+    def begin_action(self, action: NewAction) -> None:
+        with self._writing() as tables:
+            actions.begin(tables, action, self.clock.now())
+
+    def end_action(self, action_id: str, *, was_stopped: bool = False) -> None:
+        with self._writing() as tables:
+            actions.end(tables, action_id, self.clock.now(), was_stopped=was_stopped)
+
+    def actions(self, *, limit: int = 50, before: str | None = None) -> list[Action]:
+        with self._reading() as tables:
+            found = [one for one in tables.actions.values() if before is None or one.id < before]
+        return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
 
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         with self._writing() as tables:

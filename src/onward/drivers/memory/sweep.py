@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from onward.drivers.memory import actions
 from onward.drivers.memory.settle import expire, give_back, is_lost, set_aside, take_back, why_not_workable
 from onward.drivers.memory.tables import Tables
 from onward.inspection import Retention
@@ -60,6 +61,7 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
     for name in [name for name, holder in tables.keys.items() if not holder.holds_at(now)]:
         tables.remove_key(name)
     _merge_rollups(tables, now, retention.rollups)
+    actions.prune(tables, retention.actions, limit, now)
     return min(len(old), limit)
 
 
@@ -86,6 +88,7 @@ def _swept(returned: Iterable[Job], *, expired: tuple[Job, ...] = (), unblocked:
     return Swept(
         requeued=tuple(job for job in jobs if job.status is Status.QUEUED),
         dead_lettered=tuple(job for job in jobs if job.status is Status.DEAD_LETTER),
+        cancelled=tuple(job for job in jobs if job.status is Status.CANCELLED),
         expired=expired,
         unblocked=unblocked,
     )

@@ -9,7 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from onward.actions import Action
 from onward.jobs import Attempt, Job, Scope
+from onward.periodic import PeriodicJob
 from onward.rollups import Rollup, Written
 
 KeyName = tuple[str, str, str]
@@ -31,7 +33,7 @@ class KeyHolder(Struct, frozen=True):
 
 
 class Tables:
-    """Jobs, keys, history and rollups. Every write goes through ``put`` or ``remove`` of one of them, so that it can be undone."""
+    """All that a store holds. Every write goes through ``put`` or ``remove`` of one of these, so that it can be undone."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -45,13 +47,18 @@ class Tables:
         self.history: dict[str, tuple[Attempt, ...]] = {}
         self.rollups: dict[tuple[str, ...], Rollup] = {}
         """By minute, queue, type, outcome and worker."""
+        self.paused: dict[str, datetime] = {}
+        """Since when each queue is paused that is."""
+        self.periodic: dict[str, PeriodicJob] = {}
+        self.actions: dict[str, Action] = {}
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     def copy(self) -> Tables:
         """A snapshot that can be changed without touching this one."""
         other = Tables()
         other.jobs, other.waiting, other.keys = self.jobs.copy(), self.waiting.copy(), self.keys.copy()
-        other.blocked = self.blocked.copy()
+        other.blocked, other.paused, other.periodic = self.blocked.copy(), self.paused.copy(), self.periodic.copy()
+        other.actions = self.actions.copy()
         other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
 
@@ -98,6 +105,33 @@ class Tables:
 
     def remove_rollup(self, rollup: Rollup) -> None:
         self._put(self.rollups, (*rollup.cell, rollup.worker), _ABSENT)
+
+    def pause(self, queue: str, now: datetime) -> bool:
+        """False when it was paused before."""
+        is_new = queue not in self.paused
+        self._put(self.paused, queue, self.paused.get(queue, now))
+        return is_new
+
+    def resume(self, queue: str) -> bool:
+        """False when it was not paused."""
+        was_paused = queue in self.paused
+        self._put(self.paused, queue, _ABSENT)
+        return was_paused
+
+    def put_periodic(self, row: PeriodicJob) -> None:
+        self._put(self.periodic, row.name, row)
+
+    def remove_periodic(self, name: str) -> bool:
+        """False when there is none of this name."""
+        is_there = name in self.periodic
+        self._put(self.periodic, name, _ABSENT)
+        return is_there
+
+    def put_action(self, action: Action) -> None:
+        self._put(self.actions, action.id, action)
+
+    def remove_action(self, action: Action) -> None:
+        self._put(self.actions, action.id, _ABSENT)
 
     def put_scope(self, job_id: str, scope: Scope) -> None:
         self._put(self.scopes, job_id, scope)

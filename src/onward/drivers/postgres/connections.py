@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, TypeVar
@@ -41,6 +41,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     """Seconds that the next statements may take; 0 is no limit."""
     begun: str = ""
     """What the server called the transaction that ``begin`` began."""
+    can_pipeline: bool | None = None
+    """False with a libpq of before version 14, and where a transaction without a BEGIN would not be READ COMMITTED; None until asked."""
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Every exchange with the server goes through here."""
@@ -52,13 +54,14 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         finally:
             self.deadlines.end(token)
 
-    def begin(self, text: StatementText, lock_timeout: float) -> datetime:
-        """Begin a transaction, and read the server's clock on the way."""
+    def begin(self, text: StatementText, lock_timeout: float, *, is_own: bool) -> datetime:
+        """Begin a transaction, and read the server's clock on the way. ``is_own`` says that only our own statements follow."""
         cursor = psycopg.Cursor(self)
-        cursor.execute(text.begin(lock_timeout))
+        cursor.execute(text.begin(lock_timeout, is_own=is_own))
         while cursor.nextset():
             continue
-        ((now, self.begun),) = cursor.fetchall()
+        ((now, begun, *_),) = cursor.fetchall()
+        self.begun = begun or ""
         return read_instant(now)
 
     def is_still_in_it(self, text: StatementText) -> bool:
@@ -78,6 +81,18 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
             return cursor.fetchall() if cursor.description is not None else []
         finally:
             self.patience = before
+
+    def run_together(self, text: StatementText, wanted: Sequence[Statement]) -> list[Row]:
+        """Run statements in one round trip that is a transaction by itself, committed when this returns, and give the last one's rows."""
+        if self.can_pipeline is None:
+            self.can_pipeline = psycopg.Capabilities().has_pipeline() and self.run(text, Statement("is_read_committed")) == [(True,)]
+        try:
+            with self.pipeline() if self.can_pipeline else self.transaction():
+                cursors = [psycopg.Cursor(self).execute(text[one.name], one.parameters) for one in wanted]
+        except psycopg.Error:
+            self.close()  # psycopg would for ever name a statement that failed to be prepared in a pipeline
+            raise
+        return cursors[-1].fetchall()
 
     def end(self, text: StatementText) -> str:
         """Commit. Gives what the server says that it did."""
@@ -196,6 +211,7 @@ class Connections(Forked):
     def _connect(self) -> StoreConnection:
         connection = StoreConnection.connect(complete(self._url, "onward"), autocommit=True, prepare_threshold=5 if self._prepare else None)
         connection.deadlines = self._deadlines
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         # Behind a transaction pooler, what somebody else listens for may arrive here; without a handler psycopg would keep it.
         connection.add_notify_handler(lambda notification: None)
         return connection

@@ -6,7 +6,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -30,6 +30,10 @@ ANSWER_WITHIN = 5.0
 """Seconds, beyond the time that a statement may wait for locks, after which a server that says nothing counts as gone."""
 LOOK_WITHIN = 120.0
 """The same for what only reads, and may have to read a lot."""
+TURN_WAITS = 1.0
+"""Seconds that work on many jobs waits for somebody else's transaction before it takes the jobs one by one."""
+ONE_WAITS = 0.05
+"""Seconds that one of them is waited for then."""
 UNTRANSLATED = (psycopg.Error, UnicodeEncodeError, OverflowError, OSError)
 
 
@@ -42,7 +46,8 @@ class Database:
         self._connections = connections
         self._text = text
         self._clock = clock
-        self._timeout = timeout
+        self.timeout = timeout
+        """Seconds that a statement waits for another transaction, unless something else is said."""
         self._place = place
         self._check = check
         self._inside: set[tuple[int, int]] = set()
@@ -62,7 +67,8 @@ class Database:
         """Raise ``TransactionOpen`` in a thread that is inside a transaction of the store's own: it could wait for itself."""
         if self.is_inside:
             raise TransactionOpen(
-                "this thread is inside a transaction of the store, so the call could only wait for itself: pass within=connection"
+                "this thread is inside a transaction of the store, so the call could only wait for itself: "
+                "pass within=connection to what takes it, and call the rest behind the block"
             )
 
     # -- one operation -----------------------------------------------------------------------------------------------
@@ -91,10 +97,11 @@ class Database:
         """``write`` for work that runs several operations."""
         self.refuse_inside()
         self._check()
-        waits = self._timeout if lock_timeout is None else lock_timeout
+        waits = self.timeout if lock_timeout is None else lock_timeout
 
         def once() -> T:
-            with self._connections.lend(waits + ANSWER_WITHIN, first=self._beginning(waits), is_spare=is_spare) as (connection, now):
+            begin = self._beginning(waits, is_own=True)
+            with self._connections.lend(waits + ANSWER_WITHIN, first=begin, is_spare=is_spare) as (connection, now):
                 result = work(connection, now)
                 self._commit(connection, ids)
                 return result
@@ -112,9 +119,9 @@ class Database:
             time.sleep(random.uniform(0.001, 0.02) * (TRIES - tries_left))
         raise AssertionError("the last try raises")
 
-    def _beginning(self, lock_timeout: float) -> Callable[[StoreConnection], datetime]:
+    def _beginning(self, lock_timeout: float, *, is_own: bool) -> Callable[[StoreConnection], datetime]:
         def begin(connection: StoreConnection) -> datetime:
-            now = connection.begin(self._text, lock_timeout)
+            now = connection.begin(self._text, lock_timeout, is_own=is_own)
             own = self.own_clock
             return now if own is None else own()
 
@@ -136,7 +143,7 @@ class Database:
 
     def read(self, operation: Callable[[], Operation[T]], *, patience: float | None = None, is_spare: bool = False) -> T:
         """Run an operation whose statements only read; each sees what is committed by then."""
-        patience = self._timeout + ANSWER_WITHIN if patience is None else patience
+        patience = self.timeout + ANSWER_WITHIN if patience is None else patience
         self.refuse_inside()
         self._check()
 
@@ -146,14 +153,17 @@ class Database:
 
         return self._insist(once)
 
-    def alone(self, wanted: Statement) -> list[Row]:
-        """Run one statement that changes something and commits by itself. Raises ``OutcomeUnknown`` when its answer was lost."""
+    def alone(self, *wanted: Statement, ids: tuple[str, ...] = (), is_spare: bool = True) -> list[Row]:
+        """Run one statement that changes something and commits by itself, or several that do so together; gives the last one's rows.
+
+        Raises ``OutcomeUnknown``, with ``ids``, when the answer was lost.
+        """
         self.refuse_inside()
         self._check()
 
         def once() -> list[Row]:
-            with self._connections.lend(self._timeout + ANSWER_WITHIN, first=_nothing, is_spare=True) as (connection, _):
-                return self._run_alone(connection, wanted)
+            with self._connections.lend(self.timeout + ANSWER_WITHIN, first=_nothing, is_spare=is_spare) as (connection, _):
+                return self._run_alone(connection, wanted, ids)
 
         return self._insist(once)
 
@@ -162,7 +172,7 @@ class Database:
 
         def once() -> Row:
             with self._connections.lend(
-                self._timeout + ANSWER_WITHIN, first=lambda one: one.run(self._text, Statement("place")), is_spare=True
+                self.timeout + ANSWER_WITHIN, first=lambda one: one.run(self._text, Statement("place")), is_spare=True
             ) as (_, rows):
                 return rows[0]
 
@@ -176,14 +186,16 @@ class Database:
 
         return self.read(operation, is_spare=True)
 
-    def _run_alone(self, connection: StoreConnection, wanted: Statement) -> list[Row]:
+    def _run_alone(self, connection: StoreConnection, wanted: Sequence[Statement], ids: tuple[str, ...]) -> list[Row]:
         try:
-            return connection.run(self._text, wanted)
+            return connection.run(self._text, wanted[0]) if len(wanted) == 1 else connection.run_together(self._text, wanted)
         except UNTRANSLATED as error:
             if not is_connection_lost(error):
                 raise
             self._connections.forget_idle()
-            raise OutcomeUnknown(f"the connection to {self._place} was lost before the answer came ({text_of(error)})") from error
+            raise OutcomeUnknown(
+                f"the connection to {self._place} was lost before the answer came ({text_of(error)})", job_ids=ids
+            ) from error
 
     def ask(self, sql: str) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
         """Run a query that takes no parameters; gives the names of its columns, and its rows. Raises as ``read``."""
@@ -218,7 +230,7 @@ class Database:
         thread = _here()
         with ExitStack() as lent:
             with self._translating():
-                lending = self._connections.lend(self._timeout + ANSWER_WITHIN, first=self._beginning(self._timeout))
+                lending = self._connections.lend(self.timeout + ANSWER_WITHIN, first=self._beginning(self.timeout, is_own=False))
                 connection, _ = lent.enter_context(lending)
             self._inside.add(thread)
             try:

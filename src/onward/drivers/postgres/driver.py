@@ -1,4 +1,4 @@
-"""``PostgresStore``: every verb of a store over one schema of a Postgres database. The verbs are operations; the database runs them."""
+"""``PostgresStore``: a store over one schema of a Postgres database. The verbs are operations; the database runs them."""
 
 from __future__ import annotations
 
@@ -7,47 +7,44 @@ import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from onward.clock import Clock
-from onward.driver import AsyncWithin, Capabilities, Store, Within
+from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.borrowed import find_bridge
 from onward.drivers.postgres import claim
 from onward.drivers.postgres.accept import accept
 from onward.drivers.postgres.connections import Connections
-from onward.drivers.postgres.database import LOOK_WITHIN, Database
+from onward.drivers.postgres.database import ONE_WAITS, TURN_WAITS, Database
 from onward.drivers.postgres.examine import examine
 from onward.drivers.postgres.home import Home
-from onward.drivers.postgres.questions import question_sql
+from onward.drivers.postgres.lanes import Lanes
+from onward.drivers.postgres.people import VerbsForPeople
 from onward.drivers.postgres.schema import Schema
-from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.statement_text import StatementText, as_milliseconds
 from onward.drivers.postgres.suspects import Suspects
 from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_schema, write_url
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
 from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.joined import AsyncJoinedWithin
-from onward.drivers.sql.statements import Operation, Statement, as_json
+from onward.drivers.sql.statements import Statement, as_json
 from onward.drivers.sql.turn import Found, turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
-from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
-from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.inspection import Finding, Retention
+from onward.jobs import Accepted, Job, NewJob
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
-T = TypeVar("T")
 logger = logging.getLogger("onward.worker")
-TURN_WAITS = 1.0
-"""Seconds that a turn waits for somebody else's transaction before it stores its outcomes one by one."""
-ONE_WAITS = 0.05
-"""Seconds that one outcome is waited for then."""
 MOST_HELD_UP = 3
 """After that many in a row the others wait for the next turn as well: the whole table may be locked."""
 
 
-class PostgresStore(Store):
+class PostgresStore(VerbsForPeople):
     """Jobs in the tables of ``schema`` in the database that ``url`` names, a connection string for libpq.
 
     ``timeout`` is how long a write waits for other transactions. ``connections`` is how many are lent to the application at once.
@@ -81,6 +78,7 @@ class PostgresStore(Store):
         self._connections = Connections(url, most=connections, timeout=timeout.total_seconds(), prepare=prepare)
         self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)
         self._suspects = Suspects(clock)
+        self._lanes = Lanes(clock)
         self._home = Home(self._database.place)
         self._listen_url = (listen_url or url) if notify else None
         self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
@@ -127,7 +125,7 @@ class PostgresStore(Store):
 
     def _settle(self, settlements: Sequence[Settlement], demand: Demand | None, tally: Tally | None, waits: float) -> Turn:
         done = self._database.write(
-            lambda now: turn(settlements, demand, now, claim.claim, tally),
+            lambda now: turn(settlements, demand, now, partial(claim.claim, lanes=self._lanes), tally),
             lambda: tuple(one.claim.id for one in settlements),
             lock_timeout=waits,
             is_spare=True,
@@ -171,12 +169,15 @@ class PostgresStore(Store):
                 raise
             except StoreError as error:  # as below: what is in the way must not keep the worker from what is ready
                 logger.warning("jobs that other workers have set aside could not be taken: %s", error)
+        # One round trip, which is also all that an idle worker asks.
         found = Found()
-        own = self._database.own_clock
-        look = claim.read(self._database.alone(claim.ask(demand, found, None if own is None else own())), demand, found)
+        plan = Statement("plan_to_seek", {"lock_timeout": as_milliseconds(TURN_WAITS)})
+        asked = claim.ask(demand, found, self._database.now_text(), self._lanes.known(demand.queues))
+        look = claim.read(self._database.alone(plan, asked), asked, demand, found, self._lanes)
         if not look.is_enough:
             try:
-                found = self._database.write(lambda now: claim.go_on(found, look, demand, now), lock_timeout=TURN_WAITS, is_spare=True)
+                rest = partial(claim.go_on_anew, found, look, demand, lanes=self._lanes)
+                found = self._database.write(rest, lock_timeout=TURN_WAITS, is_spare=True)
             except OutcomeUnknown:
                 raise  # the worker looks up what it holds, which is all of it
             except StoreError as error:
@@ -241,38 +242,11 @@ class PostgresStore(Store):
     def _joined(self) -> Joined:
         return Joined(self._text.raw, self._database.own_clock, self.url, self.schema, self._home)
 
-    def get(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._database.read(lambda: people.get(job_id, owner))
-
-    def find(self, where: JobFilter, *, limit: int = 50, before: str | None = None) -> list[Job]:
-        return self._database.read(lambda: people.find(where, limit, before), patience=LOOK_WITHIN)
-
-    def find_active(self, types: Sequence[str], key: str, *, owner: str) -> Job | None:
-        return self._database.read(lambda: people.find_active(types, key, owner))
-
-    def count(self, where: JobFilter) -> int:
-        return self._database.read(lambda: people.count(where), patience=LOOK_WITHIN)
-
-    def history(self, job_id: str) -> list[Attempt]:
-        return self._database.read(lambda: people.history(job_id))
-
     def held(self, lease_owner: str) -> list[Job]:
         return self._database.read(lambda: people.held(lease_owner), is_spare=True)
 
     def cancel_requested(self, lease_owner: str) -> frozenset[str]:
         return self._database.read(lambda: people.cancel_requested(lease_owner), is_spare=True)
-
-    def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._database.write(lambda now: people.cancel(job_id, owner, now))
-
-    def retry(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._write_and_wake(lambda now: people.retry(job_id, owner, now))
-
-    def run_now(self, job_id: str, *, owner: str | None = None) -> Job:
-        return self._write_and_wake(lambda now: people.run_now(job_id, owner, now))
-
-    def delete(self, job_id: str, *, owner: str | None = None) -> None:
-        self._database.write(lambda now: people.delete(job_id, owner))
 
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
@@ -304,6 +278,7 @@ class PostgresStore(Store):
             "merged_after": MERGED_AFTER.total_seconds(),
             "merged_within": MERGED_WITHIN.total_seconds(),
             "rollups_age": None if retention.rollups is None else retention.rollups.total_seconds(),
+            "actions_age": None if retention.actions is None else retention.actions.total_seconds(),
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:
             return 0
@@ -311,21 +286,8 @@ class PostgresStore(Store):
             pass  # in transactions of their own, so that none is long
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
-    def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
-        sql = question_sql(self._text.raw, question, stuck_after, self._database.now_text())
-        columns, rows = self._database.ask(sql)
-        return Answer(question, columns, rows)
-
-    def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
-        return question_sql(self._text.raw, question, stuck_after) + ";"
-
     def examine(self) -> list[Finding]:
         return examine(self._database, self._schema, self._text, self._listen_url)
-
-    def _write_and_wake(self, operation: Callable[[datetime], Operation[T]], *, is_spare: bool = False) -> T:
-        result = self._database.write(operation, is_spare=is_spare)
-        self._waker.wake()
-        return result
 
 
 def _pinging(reference: weakref.ref[PostgresStore]) -> Callable[[str], None]:

@@ -20,7 +20,7 @@ from psycopg.rows import tuple_row
 
 from onward.drivers.postgres.statement_text import qualify
 from onward.drivers.postgres.vendor_errors import text_of
-from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, too_new, whole_script
+from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, tables_at, too_new, whole_script
 from onward.drivers.sql.statements import load_statements
 from onward.errors import SchemaOutOfDate, StoreBusy
 
@@ -127,8 +127,8 @@ def version(connection: psycopg.Connection[Any], schema: str, known: Mapping[int
         raise SchemaOutOfDate(too_new(place, found, works_with))
     if not found:
         raise SchemaOutOfDate(f"{place} is incomplete: its table schema_version is empty; restore a backup")
-    if len(ours) < len(TABLES):
-        missing = next(name for name in TABLES if name not in ours)
+    missing = next((name for name in tables_at(found, known or migrations()) if name not in ours), None)
+    if missing:
         raise SchemaOutOfDate(f"{place} is incomplete: it has no table {missing}; restore a backup, or give another schema")
     return int(found)
 

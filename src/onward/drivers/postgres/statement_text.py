@@ -7,17 +7,25 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from onward.drivers.sql.migrations import fill_in
+from onward.drivers.sql.periodic import PERIODIC_COLUMNS
 from onward.drivers.sql.placeholders import pyformat
-from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS
+from onward.drivers.sql.rows import ACTION_COLUMNS, ATTEMPT_COLUMNS, COLUMNS
 from onward.drivers.sql.statements import load_statements
 from onward.jobs import LONGEST_LEASE
 
-INSTANTS = frozenset(name for name in (*COLUMNS, *ATTEMPT_COLUMNS) if name.endswith(("_at", "_until")))
+NEVER_CLAIMED = ("blocked_by", "finished_at")
+"""What is empty in every row that can be claimed."""
+INSTANTS = frozenset(
+    name for name in (*COLUMNS, *ATTEMPT_COLUMNS, *ACTION_COLUMNS, *PERIODIC_COLUMNS) if name.endswith(("_at", "_until", "_moment"))
+)
 HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
-FILES = ("statements.sql", "questions.sql", "examine.sql")
+FILES = ("statements.sql", "periodic.sql", "questions.sql", "examine.sql")
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
+PLAN_TO_SEEK = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+SLOW_SEARCH = "5 milliseconds"
+"""From which on a claim tells where the lanes are, so that the next ones need not search."""
 NOW = "pg_catalog.statement_timestamp()"
 _SOON = "job.scheduled_at < job.updated_at + interval '1 minute'"
 """An idle worker looks by itself after 30 s. As much again is left for the transaction that enqueues."""
@@ -48,8 +56,9 @@ class StatementText:
             "prefix": f'"{schema}".',
             "columns": _read("job", COLUMNS),
             "column_names": ", ".join(COLUMNS),
-            "columns_of_none": ", ".join(["NULL"] * len(COLUMNS)),
+            "claimed_columns": ", ".join(f"job.{name}" for name in COLUMNS if name not in NEVER_CLAIMED),
             "attempt_columns": _read("attempt", ATTEMPT_COLUMNS),
+            "action_columns": _read("action", ACTION_COLUMNS),
             # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
             "tell": f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",
             "relaxed": ", set_config('synchronous_commit', 'off', true) AS relaxed" if relaxed else "",
@@ -58,10 +67,17 @@ class StatementText:
             "moment": f"coalesce(:now::text::timestamptz, {NOW})",
             "now_text": as_text(NOW),
             "clock_text": as_text("clock.now"),
+            "slow_search": SLOW_SEARCH,
+            "claiming": f"hashtextextended('onward claims {schema}', 0)",
+            "first_text": as_text("first_at"),
             "next_text": as_text("next.at"),
+            "plan_to_seek": ", ".join(f"set_config('{name}', '{value}', true)" for name, value in PLAN_TO_SEEK.items()),
             "finished_at": as_text("job.finished_at"),
             "started_at": as_text("job.started_at"),
             "lease_until": as_text("job.lease_until"),
+            "paused_at": as_text("paused.paused_at"),
+            "periodic_columns": _read("periodic", PERIODIC_COLUMNS),
+            "least_moment": as_text("min(periodic.next_moment)"),
             "newest": as_text("max(job.created_at)"),
         }
         filling = {word: qualify(value) for word, value in words.items()}
@@ -72,9 +88,10 @@ class StatementText:
     def __getitem__(self, name: str) -> str:
         return self._styled[name]
 
-    def begin(self, lock_timeout: float) -> str:
-        """The statements that begin a transaction; ``lock_timeout`` is in seconds."""
-        return self.raw["begin"].replace("{lock_timeout}", str(max(round(lock_timeout * 1000), 1)))
+    def begin(self, lock_timeout: float, *, is_own: bool) -> str:
+        """The statements that begin a transaction. ``lock_timeout`` is in seconds; ``is_own`` says that only our statements follow."""
+        begin = self.raw["begin_own"] if is_own else self.raw["begin"]
+        return begin.replace("{lock_timeout}", as_milliseconds(lock_timeout))
 
 
 def qualify(sql: str) -> str:
@@ -83,6 +100,11 @@ def qualify(sql: str) -> str:
     Operators stay as they are: nobody could read the statements, and ``onward doctor`` looks whether any is shadowed.
     """
     return _NAME.sub(lambda found: f"pg_catalog.{found[0]}" if (found[1] or found[2]) and found[1] not in SYNTAX else found[0], sql)
+
+
+def as_milliseconds(seconds: float) -> str:
+    """Write a time for a setting of the server's, for which 0 would be no limit."""
+    return str(max(round(seconds * 1000), 1))
 
 
 def as_text(instant: str) -> str:

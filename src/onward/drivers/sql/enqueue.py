@@ -25,9 +25,9 @@ def enqueue(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted]]:
     return [answer for answer in answers if isinstance(answer, Accepted)]
 
 
-def enqueue_what_may(jobs: Sequence[NewJob], now: datetime) -> Operation[None]:
-    """Store those of these jobs that are not refused."""
-    yield from _enqueue(jobs, now, is_whole=False)
+def enqueue_what_may(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted | DuplicateJob]]:
+    """Store those of these jobs that are not refused. Answers in the order asked."""
+    return (yield from _enqueue(jobs, now, is_whole=False))
 
 
 def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operation[list[Accepted | DuplicateJob]]:

@@ -15,7 +15,8 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from importlib.resources import files
 
-TABLES = ("jobs", "keys", "history", "rollups", "limits")
+TABLES = ("jobs", "keys", "history", "rollups", "limits", "queues", "periodic", "actions")
+_TABLE = re.compile(r"^CREATE TABLE \{prefix\}(\w+)", re.MULTILINE)
 _FILE = re.compile(r"(\d{3})_\w+\.sql", re.ASCII)
 
 
@@ -54,6 +55,12 @@ def load_migrations(package: str) -> dict[int, str]:
         if match := _FILE.fullmatch(file.name):
             found[int(match[1])] = file.read_text(encoding="utf-8")
     return dict(sorted(found.items()))
+
+
+def tables_at(version: int, migrations: Mapping[int, str]) -> list[str]:
+    """Which tables there must be once the migrations up to this version have run."""
+    made = {name for number, text in migrations.items() if number <= version for name in _TABLE.findall(text)}
+    return [name for name in TABLES if name in made]
 
 
 def fill_in(text: str, replacements: Mapping[str, str]) -> str:

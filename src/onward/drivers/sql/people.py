@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeAlias
 
+from onward.drivers.sql import actions
 from onward.drivers.sql.enqueue import take_key
-from onward.drivers.sql.rows import read_attempts, read_job, read_jobs, write_instant
+from onward.drivers.sql.rows import COLUMNS, read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import DuplicateJob, IllegalTransition, JobNotFound, LeaseLost
-from onward.inspection import JobFilter, Retention
+from onward.inspection import MEANT_FOR, BulkVerb, JobFilter, Retention
 from onward.jobs import Attempt, Job, NewJob
 from onward.outcome import has_form, storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
 from onward.turn import Claim, Settlement
 from onward.unique import refuse_retry
+
+Statuses: TypeAlias = Sequence[Status]
+_ID, _STATUS, _KEY = (COLUMNS.index(name) for name in ("id", "status", "idempotency_key"))
+ARROWS: dict[BulkVerb, Verb] = {"cancel": Verb.CANCEL, "retry": Verb.RETRY_BY_HAND, "run_now": Verb.RUN_NOW}
 
 
 def get(job_id: str, owner: str | None) -> Operation[Job]:
@@ -37,8 +43,12 @@ def find(where: JobFilter, limit: int, before: str | None) -> Operation[list[Job
     """Read a page, newest first. A row that cannot be read is left out: ``get`` says what is wrong with it."""
     if not _can_match(where):
         return []
-    rows = yield Statement("find", _narrow(where) | {"limit": limit, "before": before})
-    return read_jobs(rows)[0]
+    while True:
+        rows = yield Statement("find", _narrow(where) | {"limit": limit, "before": before})
+        jobs = read_jobs(rows)[0]
+        if jobs or len(rows) < limit or not isinstance(rows[-1][0], str):
+            return jobs
+        before = rows[-1][0]  # a whole page that cannot be read does not hide those behind it
 
 
 def find_active(types: Sequence[str], key: str, owner: str) -> Operation[Job | None]:
@@ -102,11 +112,19 @@ def cancel_requested(lease_owner: str) -> Operation[frozenset[str]]:
 def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Cancel a waiting job, or ask a running one to stop."""
     _check_text(job_id, owner)
-    rows = yield Statement("cancel", {"id": job_id, "owner": owner, "now": write_instant(now)})
-    job = yield from _changed(rows, job_id, owner, Verb.CANCEL)
-    if job.status.is_final and job.idempotency_key is not None:
-        yield Statement("free_keys", {"ids": as_json([job.id])})
-    return job
+    rows = yield from cancel_each([job_id], owner, now)
+    return (yield from _changed(rows, job_id, owner, Verb.CANCEL))
+
+
+def cancel_each(job_ids: Sequence[str], owner: str | None, now: datetime, statuses: Statuses = ()) -> Operation[list[Row]]:
+    """``cancel`` for all of these that can be, and still have one of these statuses if any are given; gives their rows."""
+    asked = {"ids": as_json(job_ids), "owner": owner, "now": write_instant(now), "statuses": _listed(statuses)}
+    rows = yield Statement("cancel", asked)
+    # By place, not as jobs: others wait for the rows meanwhile, and on SQLite for the file.
+    ended = [row[_ID] for row in rows if row[_STATUS] == Status.CANCELLED.value and row[_KEY] is not None]
+    if ended:
+        yield Statement("free_keys", {"ids": as_json(ended)})
+    return rows
 
 
 def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
@@ -122,8 +140,13 @@ def retry(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
             yield from take_key(_asking_again(job), now, scope=rows[0][0] or "active")
         except DuplicateJob as held:
             raise refuse_retry(job, held.job_id) from None
-    rows = yield Statement("retry", {"id": job_id, "now": write_instant(now)})
+    rows = yield from retry_each([job_id], now)
     return (yield from _changed(rows, job_id, owner, Verb.RETRY_BY_HAND))
+
+
+def retry_each(job_ids: Sequence[str], now: datetime, statuses: Statuses = ()) -> Operation[list[Row]]:
+    """Queue all of these again that can be, whose keys have been taken; gives their rows. ``statuses`` as for ``cancel_each``."""
+    return (yield Statement("retry", {"ids": as_json(job_ids), "now": write_instant(now), "statuses": _listed(statuses)}))
 
 
 def _asking_again(job: Job) -> NewJob:
@@ -141,19 +164,52 @@ def _asking_again(job: Job) -> NewJob:
 def run_now(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
     """Make a waiting job due now."""
     _check_text(job_id, owner)
-    rows = yield Statement("run_now", {"id": job_id, "owner": owner, "now": write_instant(now)})
+    rows = yield from run_each_now([job_id], owner, now)
     return (yield from _changed(rows, job_id, owner, Verb.RUN_NOW))
+
+
+def run_each_now(job_ids: Sequence[str], owner: str | None, now: datetime, statuses: Statuses = ()) -> Operation[list[Row]]:
+    """Make all of these due that wait; gives their rows. ``statuses`` as for ``cancel_each``."""
+    asked = {"ids": as_json(job_ids), "owner": owner, "now": write_instant(now), "statuses": _listed(statuses)}
+    return (yield Statement("run_now", asked))
 
 
 def delete(job_id: str, owner: str | None) -> Operation[None]:
     """Remove a job that is not running, with its history and its key of scope ``active``."""
-    job = yield from get(job_id, owner)
-    if job.idempotency_key is not None and job.status is not Status.IN_PROGRESS:
-        yield Statement("free_keys", {"ids": as_json([job_id])})
-    if not (yield Statement("delete", {"id": job_id, "owner": owner})):
-        yield from get(job_id, owner)  # it may have been pruned in this moment
+    _check_text(job_id, owner)
+    if not (yield from delete_each([job_id], owner)):
+        yield from get(job_id, owner)  # which says that there is none
         raise IllegalTransition(why_not_deleted(job_id))
-    yield Statement("delete_history", {"ids": as_json([job_id])})
+
+
+def delete_each(job_ids: Sequence[str], owner: str | None, statuses: Statuses = ()) -> Operation[list[str]]:
+    """``delete`` for all of these that can be; gives their ids. ``statuses`` as for ``cancel_each``.
+
+    The rows first: a retry that has taken its key and not committed holds its row, and only behind that its key can be seen.
+    """
+    rows = yield Statement("delete", {"ids": as_json(job_ids), "owner": owner, "statuses": _listed(statuses)})
+    deleted = [row[0] for row in rows]
+    keyed = [[owner_, type_, key, id_] for id_, owner_, type_, key in rows if key is not None]
+    if keyed:
+        yield Statement("free_keys_of", {"rows": as_json(keyed)})
+    if deleted:
+        yield Statement("delete_history", {"ids": as_json(deleted)})
+    return deleted
+
+
+def _listed(statuses: Statuses) -> str | None:
+    return as_json([one.value for one in statuses]) if statuses else None
+
+
+def refusal(job_id: str, verb: BulkVerb, statuses: Statuses) -> Operation[str]:
+    """Why a verb changed nothing of a job that was to have one of these statuses."""
+    try:
+        job = yield from get(job_id, None)
+    except JobNotFound as gone:
+        return str(gone)
+    if job.status not in statuses and job.status in MEANT_FOR[verb]:
+        return f"job {job_id} is {job.status} by now"
+    return why_not_deleted(job_id) if verb == "delete" else why_not(job_id, job.status, ARROWS[verb])
 
 
 def _changed(rows: list[Row], job_id: str, owner: str | None, verb: Verb) -> Operation[Job]:
@@ -180,7 +236,7 @@ def _lost(claim: Claim) -> LeaseLost:
 
 
 def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
-    """Delete at most ``limit`` final jobs past their retention, and as many keys whose window is over."""
+    """Delete at most ``limit`` final jobs past their retention, as many keys whose window is over, and as many old records of actions."""
     deleted: list[str] = []
     for status, age in retention.by_status().items():
         if len(deleted) >= limit:
@@ -190,4 +246,5 @@ def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
     if deleted:
         yield Statement("delete_history", {"ids": as_json(deleted)})
     yield Statement("prune_keys", {"now": write_instant(now), "limit": limit})
+    yield from actions.prune(retention.actions, limit, now)
     return len(deleted)

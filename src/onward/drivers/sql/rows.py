@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from onward.actions import Action
 from onward.drivers.sql.statements import Row
 from onward.errors import StoreError
 from onward.jobs import Attempt, Job, NewJob, Scope, why_unusable
 
+T = TypeVar("T")
 COLUMNS: tuple[str, ...] = tuple(Job.__struct_fields__)
 INSTANTS = ("lease_until", "expires_at", "cancel_requested_at", "created_at", "updated_at", "started_at", "finished_at")
 ATTEMPT_COLUMNS: tuple[str, ...] = tuple(Attempt.__struct_fields__)
+ACTION_COLUMNS: tuple[str, ...] = tuple(Action.__struct_fields__)
 _decode_jobs = msgspec.json.Decoder(list[Job]).decode
 FOREVER = "9999-12-31T23:59:59.999999Z"
 """``expires_at`` of a key that is never given back. A key of scope ``active`` has none."""
@@ -41,15 +45,18 @@ def read_instant(text: str) -> datetime:
 
 def read_job(row: Row) -> Job:
     """Make a ``Job`` of a row of ``COLUMNS``. Raises ``UnreadableRow``."""
-    fields = dict(zip(COLUMNS, row, strict=True))
+    return _read_fields(dict(zip(COLUMNS, row, strict=True)))
+
+
+def _read_fields(fields: dict[str, Any]) -> Job:
     fields["isolated"] = fields["isolated"] != 0
     fields["ran_isolated"] = fields["ran_isolated"] != 0
     try:
         job = msgspec.convert(fields, Job)
     except msgspec.ValidationError as error:
-        raise UnreadableRow(row[0], str(error)) from None
+        raise UnreadableRow(fields["id"], str(error)) from None
     if job.scheduled_at.tzinfo is None:
-        raise UnreadableRow(row[0], "scheduled_at has no time zone")
+        raise UnreadableRow(job.id, "scheduled_at has no time zone")
     if _is_aware(job):
         return job
     # Of these none decides when the job runs: they count as UTC, so that a row written by hand can be shown.
@@ -81,10 +88,14 @@ def read_objects(text: str | bytes) -> list[Job] | None:
 
 def read_jobs(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
     """Make jobs of rows, and set aside those that cannot be read."""
+    return _read_each(rows, read_job)
+
+
+def _read_each(many: Iterable[T], read: Callable[[T], Job]) -> tuple[list[Job], list[UnreadableRow]]:
     jobs, unreadable = [], []
-    for row in rows:
+    for one in many:
         try:
-            jobs.append(read_job(row))
+            jobs.append(read(one))
         except UnreadableRow as error:
             unreadable.append(error)
     return jobs, unreadable
@@ -92,7 +103,18 @@ def read_jobs(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
 
 def read_workable(rows: list[Row]) -> tuple[list[Job], list[UnreadableRow]]:
     """As ``read_jobs``, for rows that a worker is to work with: sets aside also those that read well and are of no use to it."""
-    jobs, unreadable = read_jobs(rows)
+    return _workable(*read_jobs(rows))
+
+
+def read_workable_objects(texts: list[str]) -> tuple[list[Job], list[UnreadableRow]]:
+    """The same for jobs that come as a JSON text each."""
+    jobs = read_objects(f"[{','.join(texts)}]")
+    if jobs is not None:
+        return sort_out_unusable(jobs)
+    return _workable(*_read_each(texts, lambda text: _read_fields(msgspec.json.decode(text))))
+
+
+def _workable(jobs: list[Job], unreadable: list[UnreadableRow]) -> tuple[list[Job], list[UnreadableRow]]:
     workable, unusable = sort_out_unusable(jobs)
     return workable, unreadable + unusable
 
@@ -116,8 +138,8 @@ def read_attempts(rows: list[Row]) -> list[Attempt]:
     return attempts
 
 
-def write_new_job(job: NewJob, now: datetime, now_text: str) -> dict[str, Any]:
-    """Give the parameters of the insert. Delays become instants here."""
+def write_new_job(job: NewJob, now: datetime, now_text: str | None) -> dict[str, Any]:
+    """Give the parameters of the insert. Delays become instants here. What is due ``now`` gets ``now_text``."""
     scheduled = job.at if job.at is not None else (now + job.delay if job.delay else now)
     return {
         "id": job.id,

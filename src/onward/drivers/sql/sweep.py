@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from onward.drivers.sql.expire import expire
 from onward.drivers.sql.rows import read_jobs, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
@@ -56,7 +58,7 @@ def sweep(now: datetime, ripe: Callable[[list[Row]], list[Row]] | None = None) -
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
     too_late = {job.id for job in expired}
     requeued = tuple(job for job in swept.requeued if job.id not in too_late)
-    return Swept(requeued=requeued, dead_lettered=swept.dead_lettered, expired=tuple(expired), suspected=len(rows) - len(chosen))
+    return replace(swept, requeued=requeued, expired=tuple(expired), suspected=len(rows) - len(chosen))
 
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:
@@ -65,8 +67,8 @@ def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operat
     begun = frozenset(started)
     lost = yield from _end([row for row in rows if row[0] in begun], now, PROCESS_DIED)
     released = yield from _end([row for row in rows if row[0] not in begun], now, None)
-    requeued = sorted(lost.requeued + released.requeued, key=lambda job: job.id)
-    return Swept(requeued=tuple(requeued), dead_lettered=lost.dead_lettered)
+    requeued, cancelled = lost.requeued + released.requeued, lost.cancelled + released.cancelled
+    return replace(lost, requeued=_in_order(requeued), cancelled=_in_order(cancelled))
 
 
 def unblock(types: Collection[str], now: datetime) -> Operation[int]:
@@ -93,7 +95,12 @@ def _end(rows: list[Row], now: datetime, why: str | None) -> Operation[Swept]:
     return Swept(
         requeued=tuple(job for job in after if job.status is Status.QUEUED),
         dead_lettered=tuple(job for job in after if job.status is Status.DEAD_LETTER),
+        cancelled=tuple(job for job in after if job.status is Status.CANCELLED),
     )
+
+
+def _in_order(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+    return tuple(sorted(jobs, key=lambda job: job.id))
 
 
 def _ending(job: Job, why: str | None) -> Ending:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_type_hints
 
-from onward.drivers.sql.rows import ATTEMPT_COLUMNS, COLUMNS
+from onward.drivers.sql.periodic import PERIODIC_COLUMNS
+from onward.drivers.sql.rows import ACTION_COLUMNS, ATTEMPT_COLUMNS, COLUMNS
 from onward.jobs import Job
 
 
 def column_lists() -> dict[str, str]:
-    """What replaces ``{columns}``, ``{attempt_columns}`` and ``{job_object}``."""
-    return {"columns": _plain(COLUMNS), "attempt_columns": _plain(ATTEMPT_COLUMNS), "job_object": _job_object()}
+    """What replaces ``{columns}``, ``{attempt_columns}``, ``{action_columns}``, ``{periodic_columns}`` and ``{job_object}``."""
+    return {
+        "columns": _plain(COLUMNS),
+        "attempt_columns": _plain(ATTEMPT_COLUMNS),
+        "action_columns": _plain(ACTION_COLUMNS),
+        "periodic_columns": _plain(PERIODIC_COLUMNS),
+        "job_object": _job_object(),
+    }
 
 
 def _plain(columns: Sequence[str]) -> str:

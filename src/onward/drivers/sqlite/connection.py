@@ -27,8 +27,8 @@ PRAGMAS = (
     DURABLE,
     "PRAGMA mmap_size = 0",
     "PRAGMA journal_size_limit = 67108864",
-    # In KiB: a batch of 10,000 jobs fits, so that its pages go to the log once.
-    "PRAGMA cache_size = -32768",
+    # In KiB. With 32768 a worker grew by 30 MB until it was full, and nothing was quicker for it.
+    "PRAGMA cache_size = -4096",
 )
 OLDEST_SQLITE = (3, 35, 0)
 

@@ -14,12 +14,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from onward.actions import Action, NewAction
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Store, Within
 from onward.drivers.borrowed import find_bridge
-from onward.drivers.sql import people, rollups, sweep
+from onward.drivers.sql import actions, people, periodic, queues, rollups, sweep
+from onward.drivers.sql.act import act
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.rows import write_instant
+from onward.drivers.sql.rows import write_instant, write_new_job
 from onward.drivers.sql.statements import Operation, load_statements, run
 from onward.drivers.sql.turn import turn
 from onward.drivers.sqlite.claim import claim
@@ -38,14 +40,17 @@ from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
 from onward.errors import DuplicateJob, InvalidSetting, OnwardError, ValueRefused
-from onward.inspection import STUCK_AFTER, Answer, Finding, JobFilter, Question, Retention
+from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
+from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.rollups import Rollup, Tally
+from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
+FILES = ("statements.sql", "periodic.sql")
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 
 
@@ -86,7 +91,8 @@ class SQLiteStore(Store):
         self.url = write_url(
             self.path, prefix=prefix, timeout=timeout, allow_network_file_system=allow_network_file_system, relaxed=relaxed
         )
-        text = files("onward.drivers.sqlite").joinpath("statements.sql").read_text(encoding="utf-8")
+        package = files("onward.drivers.sqlite")
+        text = "\n".join(package.joinpath(name).read_text(encoding="utf-8") for name in FILES)
         self.statements = load_statements(text, prefix=prefix, **column_lists())
         self._file = SQLiteFile(
             self.path,
@@ -150,6 +156,8 @@ class SQLiteStore(Store):
 
     def _accept(self, cursor: sqlite3.Cursor, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
         if len(requests) == 1:  # a refusal rolls back the whole transaction
+            if len(requests[0]) == 1 and requests[0][0].key is None and self._stored_at_once(cursor, requests[0][0]):
+                return [[Accepted(requests[0][0].id)]]
             return [run(cursor, self.statements, enqueue(requests[0], self.clock.now()))]
         answers: list[list[Accepted] | Exception] = []
         for request in requests:
@@ -163,6 +171,12 @@ class SQLiteStore(Store):
                 answers.append(error if isinstance(error, OnwardError) else translate(error, str(self.path)))
             cursor.execute("RELEASE request")
         return answers
+
+    def _stored_at_once(self, cursor: sqlite3.Cursor, job: NewJob) -> bool:
+        """Store a job without a key. False where its id is taken: what that means is found out as for any other."""
+        now = self.clock.now()
+        cursor.execute(self.statements["enqueue_alone"], write_new_job(job, now, write_instant(now)))
+        return bool(cursor.fetchall())
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         # Another process can take SQLite's lock only while nobody holds it. Handlers mostly run in between, so this seldom sleeps.
@@ -252,6 +266,44 @@ class SQLiteStore(Store):
 
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         return self._write(lambda: people.delete(job_id, owner))
+
+    def act(
+        self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
+    ) -> Acted:
+        return self._write_and_wake(lambda: act(verb, job_ids, statuses, self.clock.now(), action))
+
+    def pause(self, queue: str, *, actor: str = "") -> bool:
+        return self._write(lambda: queues.pause(queue, actor, self.clock.now()))
+
+    def resume(self, queue: str, *, actor: str = "") -> bool:
+        return self._write_and_wake(lambda: queues.resume(queue, actor, self.clock.now()))
+
+    def paused(self) -> dict[str, datetime]:
+        return self._read(queues.paused)
+
+    def queues(self) -> list[Queue]:
+        return self._read(queues.queues)
+
+    def due_periodic(self) -> PeriodicLook:
+        return self._read(lambda: periodic.due_periodic(write_instant(self.clock.now())))
+
+    def periodic(self, names: Collection[str] | None = None) -> PeriodicLook:
+        return self._read(lambda: periodic.periodic(names, write_instant(self.clock.now())))
+
+    def write_periodic(self, changes: Sequence[PeriodicChange]) -> list[PeriodicWritten]:
+        return self._write_and_wake(lambda: periodic.write_periodic(changes, self.clock.now()))
+
+    def delete_periodic(self, name: str) -> bool:
+        return self._write(lambda: periodic.delete_periodic(name))
+
+    def begin_action(self, action: NewAction) -> None:
+        self._write(lambda: actions.begin(action, self.clock.now()))
+
+    def end_action(self, action_id: str, *, was_stopped: bool = False) -> None:
+        self._write(lambda: actions.end(action_id, self.clock.now(), was_stopped=was_stopped))
+
+    def actions(self, *, limit: int = 50, before: str | None = None) -> list[Action]:
+        return self._read(lambda: actions.actions(limit, before))
 
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         swept = self._write(lambda: sweep.sweep(self.clock.now()))

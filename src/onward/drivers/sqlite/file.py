@@ -200,7 +200,8 @@ class SQLiteFile(Forked):
         """Raise ``TransactionOpen`` in a thread that holds the write lock itself: it would wait for itself."""
         if self.is_inside:
             raise TransactionOpen(
-                "this thread is inside a transaction of the store, so the call could only wait for itself: pass within=connection"
+                "this thread is inside a transaction of the store, so the call could only wait for itself: "
+                "pass within=connection to what takes it, and call the rest behind the block"
             )
 
     def place(self) -> Place:

@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 
-from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, too_new, whole_script
+from onward.drivers.sql.migrations import TABLES, Step, fill_in, load_migrations, next_step, tables_at, too_new, whole_script
 from onward.drivers.sqlite.connection import execute
 from onward.drivers.sqlite.vendor_errors import translate
 from onward.errors import SchemaOutOfDate, StoreBusy
@@ -79,8 +79,8 @@ def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
         raise SchemaOutOfDate(too_new(path, found, works_with))
     if not found:
         raise SchemaOutOfDate(f"{path} is incomplete: its table {prefix}schema_version is empty; restore a backup")
-    if len(ours) < len(TABLES):
-        missing = next(name for name in TABLES if name not in ours)
+    missing = next((name for name in tables_at(found, migrations()) if name not in ours), None)
+    if missing:
         raise SchemaOutOfDate(f"{path} is incomplete: it has no table {prefix}{missing}; restore a backup, or give another file or prefix")
     return int(found)
 

@@ -107,6 +107,18 @@ INSERT INTO {prefix}jobs (
     :idempotency_key, :scope, :concurrency_key, :serial_key, :breaker, :owner, :metadata, :now, :now
 );
 
+-- name: enqueue_alone
+-- The same for one job without a key, which needs no look before. No row back means that its id is stored.
+INSERT INTO {prefix}jobs (
+    id, type, queue, priority, status, payload, payload_hash, scheduled_at, expires_at, max_attempts, isolated,
+    concurrency_key, serial_key, breaker, owner, metadata, created_at, updated_at
+) VALUES (
+    :id, :type, :queue, :priority, 'queued', :payload, :payload_hash, :scheduled_at, :expires_at, :max_attempts, :isolated,
+    :concurrency_key, :serial_key, :breaker, :owner, :metadata, :now, :now
+)
+ON CONFLICT (id) DO NOTHING
+RETURNING +id;
+
 
 -- == turn ==
 
@@ -165,6 +177,13 @@ WHERE (owner, type, key) IN (
     WHERE jobs.idempotency_key IS NOT NULL
 ) AND expires_at IS NULL AND job_id IN (SELECT value FROM json_each(:ids));
 
+-- name: free_keys_of
+-- The same for jobs whose rows are gone; each is [owner, type, key, job_id].
+DELETE FROM {prefix}keys
+WHERE (owner, type, key, job_id) IN (
+    SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(:rows)
+) AND expires_at IS NULL;
+
 -- name: write_history
 -- A repeated turn finds its rows there already.
 INSERT INTO {prefix}history (job_id, fence, attempt, lease_owner, outcome, error, processed, failed, started_at, finished_at)
@@ -209,13 +228,13 @@ WITH RECURSIVE lane (queue) AS (
 SELECT queue FROM lane WHERE queue IS NOT NULL;
 
 -- name: lanes
--- Each (queue, priority) that has something waiting, and when its first row is due. `ORDER BY priority DESC, scheduled_at` in one go
+-- Each (queue, priority) of a queue that is not paused and has something waiting, and when its first row is due. `ORDER BY priority DESC, scheduled_at` in one go
 -- would walk every future row of a higher priority (61 ms with a million of them); this takes two seeks a lane.
 WITH RECURSIVE lane (queue, priority) AS (
     SELECT asked.value, (
         SELECT max(priority) FROM {prefix}jobs
         WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = asked.value
-    ) FROM json_each(:queues) AS asked
+    ) FROM json_each(:queues) AS asked WHERE asked.value NOT IN (SELECT name FROM {prefix}queues)
     UNION ALL
     SELECT lane.queue, (
         SELECT max(priority) FROM {prefix}jobs
@@ -447,7 +466,8 @@ UPDATE {prefix}jobs SET
     cancel_requested_at = CASE WHEN status = 'in_progress' THEN coalesce(cancel_requested_at, :now) END,
     error = CASE WHEN status = 'in_progress' THEN error ELSE 'cancelled' END,
     blocked_by = NULL, updated_at = CASE WHEN status = 'in_progress' AND cancel_requested_at IS NOT NULL THEN updated_at ELSE :now END
-WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying', 'in_progress')
+WHERE id IN (SELECT value FROM json_each(:ids)) AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying', 'in_progress')
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 RETURNING {columns};
 
 -- name: scope
@@ -459,17 +479,22 @@ UPDATE {prefix}jobs SET
     status = 'queued', scheduled_at = :now, attempts = 0, lost_leases = 0, releases = 0, snoozes = 0, error = NULL, result = NULL,
     progress = NULL, cancel_requested_at = NULL, blocked_by = NULL, finished_at = NULL, updated_at = :now,
     expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END
-WHERE id = :id AND status IN ('dead_letter', 'cancelled')
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('dead_letter', 'cancelled')
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 RETURNING {columns};
 
 -- name: run_now
 -- run now: queued, retrying → queued
 UPDATE {prefix}jobs SET status = 'queued', scheduled_at = :now, blocked_by = NULL, updated_at = :now
-WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying')
+WHERE id IN (SELECT value FROM json_each(:ids)) AND (:owner IS NULL OR owner = :owner) AND status IN ('queued', 'retrying')
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
 RETURNING {columns};
 
 -- name: delete
-DELETE FROM {prefix}jobs WHERE id = :id AND (:owner IS NULL OR owner = :owner) AND status <> 'in_progress' RETURNING id;
+DELETE FROM {prefix}jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND (:owner IS NULL OR owner = :owner) AND status <> 'in_progress'
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+RETURNING id, owner, type, idempotency_key;
 
 -- name: delete_history
 DELETE FROM {prefix}history WHERE job_id IN (SELECT value FROM json_each(:ids));
@@ -516,6 +541,9 @@ DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
     SELECT minute, queue, type, outcome, worker FROM {prefix}rollups WHERE minute < :before ORDER BY minute LIMIT :limit
 )
 RETURNING +minute;
+
+-- name: prune_actions
+DELETE FROM {prefix}actions WHERE id IN (SELECT id FROM {prefix}actions WHERE began_at <= :before ORDER BY began_at LIMIT :limit);
 
 
 -- == the six questions; these run as they stand in any shell, so they take no parameters but {stuck_seconds} ==
@@ -575,3 +603,36 @@ SELECT max(version) FROM {prefix}schema_version;
 -- name: works_with
 -- Only tables of version 2 and newer have it.
 SELECT max(works_with) FROM {prefix}schema_version;
+
+
+-- == queues ==
+
+-- name: pause
+-- A second time changes nothing: since when it is paused stays true.
+INSERT INTO {prefix}queues (name, paused_at) VALUES (:queue, :now) ON CONFLICT (name) DO NOTHING RETURNING name;
+
+-- name: resume
+DELETE FROM {prefix}queues WHERE name = :queue RETURNING name;
+
+-- name: paused
+SELECT name, paused_at FROM {prefix}queues;
+
+-- name: queue_counts
+-- How many of each queue wait or run.
+SELECT queue, status, count(*) FROM {prefix}jobs WHERE status IN ('queued', 'retrying', 'in_progress') GROUP BY queue, status;
+
+
+-- == actions ==
+
+-- name: begin_action
+INSERT INTO {prefix}actions (id, actor, verb, filter, matched, began_at) VALUES (:id, :actor, :verb, :filter, :matched, :now);
+
+-- name: count_acted
+-- In the commit that does it to the jobs, so that the record is right whenever whoever does it is killed.
+UPDATE {prefix}actions SET done = done + :done, refused = refused + :refused WHERE id = :id;
+
+-- name: end_action
+UPDATE {prefix}actions SET was_stopped = :was_stopped, finished_at = :now WHERE id = :id;
+
+-- name: actions
+SELECT {action_columns} FROM {prefix}actions WHERE :before IS NULL OR id < :before ORDER BY id DESC LIMIT :limit;

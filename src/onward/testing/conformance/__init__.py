@@ -30,11 +30,12 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "arrows asked blocked cancel claim damage edges ending enqueue "
-    "inspect lease many_keys neighbours prune retried_key rollups sweep transaction unique written"
+    "actions arrows asked blocked cancel claim damage edges ending enqueue "
+    "inspect lease many many_keys neighbours paused periodic prune retried_key rollups sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
+from onward.testing.conformance.actions import TestActions, TestActionsOnQueues  # noqa: E402
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
 from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
@@ -46,8 +47,11 @@ from onward.testing.conformance.ending import TestChildren, TestEnding, TestHist
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
+from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
+from onward.testing.conformance.paused import TestPause, TestQueues  # noqa: E402
+from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.rollups import TestMergedRollups, TestRollups  # noqa: E402
@@ -57,6 +61,10 @@ from onward.testing.conformance.unique import TestDuplicates, TestHolder, TestSc
 from onward.testing.conformance.written import TestWritten  # noqa: E402
 
 __all__ = [
+    "TestAct",
+    "TestActAsAlone",
+    "TestActions",
+    "TestActionsOnQueues",
     "TestArrows",
     "TestArrowsOfAPerson",
     "TestAskedToCancel",
@@ -87,12 +95,16 @@ __all__ = [
     "TestManyLost",
     "TestMergedRollups",
     "TestMoments",
+    "TestMomentsFired",
     "TestNeighbours",
     "TestOrder",
     "TestOrders",
     "TestOwner",
+    "TestPause",
+    "TestPeriodic",
     "TestPrune",
     "TestQuestions",
+    "TestQueues",
     "TestRecover",
     "TestRequests",
     "TestRetry",

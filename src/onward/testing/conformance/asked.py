@@ -29,7 +29,7 @@ from onward.testing.conformance.steps import (
     settle,
 )
 from onward.testing.factories import make_new_job
-from onward.turn import Claim, Settlement
+from onward.turn import Claim, Settlement, Swept
 
 MOMENT = timedelta(seconds=5)
 WHY = (LEASE_RAN_OUT.format(owner=OWNER), PROCESS_DIED.format(owner=OWNER))
@@ -136,15 +136,16 @@ class TestAskedToCancel:
         ids=["sweep", "recover"],
     )
     def test_a_loss_is_counted_and_ends_the_job(
-        self, store: Store, clock: FakeClock, lose: Callable[[Store, str], object], why: str
+        self, store: Store, clock: FakeClock, lose: Callable[[Store, str], Swept], why: str
     ) -> None:
         """The history tells the loss, the job tells that it was cancelled; nobody runs it again."""
         enqueue(store, key="k")
         taken = claim_one(store)
         before = store.cancel(taken.id)
         clock.advance(PAST_LEASE)
-        lose(store, taken.id)
+        swept = lose(store, taken.id)
         now = clock.now()
+        assert swept == Swept(cancelled=(read(store, taken),))
         assert read(store, taken) == ended(before, now, status=Status.CANCELLED, error=STOPPED, attempts=0, lost_leases=1)
         assert [(kept.outcome, kept.error) for kept in store.history(taken.id)] == [("lost", why)]
         assert claim(store) == ()
@@ -157,9 +158,20 @@ class TestAskedToCancel:
         before = store.cancel(taken.id)
         clock.advance(MOMENT)
         swept = store.recover(OWNER, ())
-        assert (swept.requeued, swept.dead_lettered) == ((), ())
+        assert swept == Swept(cancelled=(read(store, taken),))
         assert read(store, taken) == ended(before, clock.now(), status=Status.CANCELLED, error=STOPPED)
         assert [(kept.outcome, kept.error) for kept in store.history(taken.id)] == [("cancelled", STOPPED)]
+
+    def test_a_request_behind_the_end_of_a_lease_counts_too(self, store: Store, clock: FakeClock) -> None:
+        """Nobody has taken the job back yet, so it still counts as running; what was asked for is done when somebody does."""
+        taken = bring_to(store, Status.IN_PROGRESS)
+        clock.advance(PAST_LEASE)
+        before = store.cancel(taken.id)
+        assert (before.status, before.cancel_requested_at) == (Status.IN_PROGRESS, clock.now())
+        store.sweep()
+        assert (read(store, taken).status, claim(store)) == (Status.CANCELLED, ())
+        assert not is_settled(settle(store, taken, Completed()))
+        assert read(store, taken).status is Status.CANCELLED
 
     def test_a_worker_finds_out_which_of_its_jobs_are_to_stop(self, store: Store) -> None:
         """Asked at every poll, long before the next heartbeat; another worker's are its own affair."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.status import Status
@@ -72,6 +74,17 @@ class TestUnknownTypes:
         assert took.leaves_blocked
         assert read(store, strange[0]).blocked_by == "type"
         assert not store.turn(demand=demand(2, types=("strange",), unblocks=True)).leaves_blocked
+
+    @pytest.mark.parametrize("queues", [(), ("default",)], ids=["every queue", "one queue"])
+    def test_only_what_this_worker_can_run_comes_back(self, store: Store, clock: FakeClock, queues: tuple[str, ...]) -> None:
+        """Another type would only be set aside again, in the same turn: a write for each such row, and each time."""
+        strange, odd = enqueue(store, "strange"), enqueue(store, "odd")
+        claim(store)
+        before = read(store, odd)
+        clock.advance(1)
+        turn = store.turn(demand=demand(5, types=("strange",), queues=queues, unblocks=True))
+        assert ([taken.id for taken in turn.claims], turn.blocked) == ([strange.id], 0)
+        assert read(store, odd) == before
 
     def test_what_was_set_aside_keeps_its_place(self, store: Store, clock: FakeClock) -> None:
         """Also when there is as much as a worker can take without it."""

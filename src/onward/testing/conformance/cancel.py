@@ -9,11 +9,12 @@ from onward.driver import Store
 from onward.errors import IllegalTransition, JobNotFound
 from onward.inspection import JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome, Released, Retried, Snoozed
-from onward.status import Status
+from onward.status import Status, Verb, why_not
 from onward.testing.conformance.steps import (
     NO_DELAY,
     PAST_LEASE,
     SOON,
+    at_once,
     bring_to,
     claim,
     claim_one,
@@ -126,13 +127,23 @@ class TestRetry:
         assert is_settled(settle(store, again, Retried(NO_DELAY, "boom")))
         assert read(store, again).status is Status.RETRYING
 
-    def test_of_many_who_retry_at_once_none_makes_a_second_job(self, store: Store) -> None:
-        """The first wins, and the others are told that it waits already."""
-        taken = bring_to(store, Status.DEAD_LETTER)
-        store.retry(taken.id)
-        with pytest.raises(IllegalTransition, match="queued"):
+    @pytest.mark.parametrize("key", [None, "k"], ids=["without a key", "with a key"])
+    def test_of_many_who_retry_at_once_one_queues_it(self, store: Store, key: str | None) -> None:
+        """The others are told that it waits already: none makes a second job, and none gives back the tries of one that runs."""
+        taken = bring_to(store, Status.DEAD_LETTER, key=key)
+
+        def retry(number: int) -> str:
+            try:
+                return store.retry(taken.id).status.value
+            except IllegalTransition as refused:
+                return str(refused)
+
+        refusal = why_not(taken.id, Status.QUEUED, Verb.RETRY_BY_HAND)
+        assert sorted(at_once(6, retry)) == sorted(["queued", *[refusal] * 5])
+        again = claim(store, 5)
+        assert [(one.id, one.job.attempts) for one in again] == [(taken.id, 1)]
+        with pytest.raises(IllegalTransition, match="in_progress"):
             store.retry(taken.id)
-        assert len(claim(store, 5)) == 1
 
 
 class TestRunNow:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from onward.clock import FakeClock
 from onward.driver import Store
+from onward.durations import LONGEST
 from onward.ids import new_id
 from onward.inspection import JobFilter
-from onward.outcome import EXPIRED, Retried
+from onward.outcome import EXPIRED, Retried, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import (
     LEASE,
@@ -22,6 +25,7 @@ from onward.testing.conformance.steps import (
     claim_one,
     demand,
     enqueue,
+    is_settled,
     read,
     settle,
 )
@@ -142,6 +146,35 @@ class TestDue:
         assert claim(store) == ()
         clock.advance(timedelta(microseconds=1))
         assert claim_one(store).job.attempts == 2
+
+    @pytest.mark.parametrize("outcome", [Retried(LONGEST, "boom"), Snoozed(LONGEST)], ids=["retried", "snoozed"])
+    def test_the_longest_wait_that_can_be_asked_for_is_kept(self, store: Store, clock: FakeClock, outcome: Retried | Snoozed) -> None:
+        """A hundred years, to the microsecond: neither is it an error, nor does it wrap to a moment that has passed."""
+        enqueue(store)
+        taken = claim_one(store)
+        assert is_settled(settle(store, taken, outcome))
+        assert read(store, taken).scheduled_at == clock.now() + LONGEST
+        turn = store.turn(demand=demand())
+        assert (turn.claims, turn.next_due) == ((), LONGEST)
+        clock.advance(LONGEST - timedelta(microseconds=1))
+        assert claim(store) == ()
+        clock.advance(timedelta(microseconds=1))
+        assert claim_one(store).id == taken.id
+
+    @pytest.mark.parametrize("queues", [(), ("c", "a", "b")], ids=["every queue", "named queues"])
+    def test_jobs_that_wait_for_another_try_are_found_in_every_lane(self, store: Store, clock: FakeClock, queues: tuple[str, ...]) -> None:
+        """In whatever queue and priority, and behind others of the same; and how long the next one still waits is known."""
+        lanes = [(queue, priority) for queue in ("a", "b", "c") for priority in (0, 5)]
+        jobs = [enqueue(store, queue=queue, priority=priority) for queue, priority in lanes * 2]
+        claims = {taken.id: taken for taken in claim(store, len(jobs), queues=queues)}
+        for number, job in enumerate(jobs, start=1):
+            settle(store, claims[job.id], Retried(SOON * number, "boom"))
+        for job in jobs:
+            turn = store.turn(demand=demand(len(jobs), queues=queues))
+            assert (turn.claims, turn.next_due) == ((), SOON)
+            clock.advance(SOON)
+            turn = store.turn(demand=demand(len(jobs), queues=queues))
+            assert ([taken.id for taken in turn.claims], turn.next_due) == ([job.id], None if job is jobs[-1] else SOON)
 
     def test_next_due_says_how_long_to_sleep(self, store: Store) -> None:
         """Nothing waits: for ever. Something waits: until then. More is due than was taken: not at all."""

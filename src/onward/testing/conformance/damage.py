@@ -5,31 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from threading import Thread
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import pytest
 
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import ValueRefused
-from onward.inspection import QUESTIONS, JobFilter
+from onward.inspection import QUESTIONS, BulkVerb, JobFilter
 from onward.outcome import Completed, DeadLettered, Outcome
 from onward.status import Status
 from onward.testing.conformance.steps import (
+    NO_DELAY,
     OUTCOMES,
     OWNER,
     PAST_LEASE,
+    SOON,
     bring_to,
     claim,
     claim_everything,
     demand,
     enqueue,
     is_settled,
+    is_woken,
     read,
     settle,
     start_alone,
-    until_it_waits,
 )
 from onward.testing.factories import make_new_job
 from onward.turn import Settlement
@@ -136,6 +137,15 @@ class TestBadRows:
             assert store.count(JobFilter(ids=(one.id,), statuses=LIVE)) == 0, column
             assert store.enqueue([make_new_job(key=column)])[0].is_new, column
 
+    def test_a_fence_that_was_set_back_by_hand_costs_no_ending(self, store: Store, damage: Raw) -> None:
+        """Its claim bears the name of an older one, of which the history tells already; that must not undo the turn of its neighbours."""
+        bad = bring_to(store, Status.RETRYING)
+        damage(bad.id, "fence", 0)
+        good = enqueue(store)
+        settlements = [Settlement(claim=taken, outcome=Completed(), keeps_history=True) for taken in claim(store, 2)]
+        assert store.turn(settlements).settled == tuple(settlements)
+        assert [read(store, one).status for one in (bad, good)] == [Status.COMPLETED] * 2
+
     def test_an_id_that_is_none_is_set_aside_at_the_claim(self, store: Store) -> None:
         """What counts on its form (files, memory shared with the supervisor) must never meet it."""
         good = make_new_job()
@@ -143,6 +153,31 @@ class TestBadRows:
         assert [taken.id for taken in claim_everything(store, 1)] == [good.id]
         assert store.get("by-hand").status is Status.DEAD_LETTER
         assert "form of an id" in (store.get("by-hand").error or "")
+        assert store.enqueue([make_new_job(key="k")])[0].is_new
+
+    @pytest.mark.parametrize("verb", get_args(BulkVerb))
+    def test_a_person_acts_on_a_job_that_nobody_can_decode(self, store: Store, damage: Raw, verb: BulkVerb) -> None:
+        """Its type is gone and its payload is torn: it is listed, acted on among its neighbours, and its payload stays as it is."""
+        status = Status.DEAD_LETTER if verb == "retry" else Status.QUEUED
+        bad, good = (bring_to(store, status, delay=NO_DELAY, priority=priority) for priority in (1, 2))
+        damage(bad.id, "type", "gone")
+        damage(bad.id, "payload", '{"a":')
+        assert [job.id for job in store.find(JobFilter(types=("gone",)))] == [bad.id]
+        acted = store.act(verb, [bad.id, good.id])
+        assert (acted.done, acted.refused) == ((bad.id, good.id), {})
+        left = store.find(JobFilter(ids=(bad.id,)))
+        assert [(job.type, job.payload) for job in left] == ([] if verb == "delete" else [("gone", '{"a":')])
+
+    def test_two_live_rows_of_one_key_stop_nobody(self, store: Store, clock: FakeClock, damage: Raw) -> None:
+        """Somebody wrote the second by hand: both run, and so does everything that came due with them."""
+        holder, twin = enqueue(store, key="k"), enqueue(store, key="other", delay=SOON)
+        damage(twin.id, "idempotency_key", "k")
+        others = [enqueue(store, delay=SOON) for _ in range(100)]
+        clock.advance(SOON)
+        claims = claim_everything(store, 200)
+        assert {taken.id for taken in claims} == {job.id for job in (holder, twin, *others)}
+        turn = store.turn([Settlement(claim=taken, outcome=Completed()) for taken in claims])
+        assert len(turn.settled) == len(claims)
         assert store.enqueue([make_new_job(key="k")])[0].is_new
 
 
@@ -253,12 +288,12 @@ class TestWake:
     def test_an_enqueue_in_this_process_ends_the_wait(self, store: Store) -> None:
         """The poll is there for what was missed, not for what was seen."""
         store.open()
-        assert _waited(store, lambda: enqueue(store))
+        assert is_woken(store, lambda: enqueue(store))
 
     def test_wake_ends_the_wait(self, store: Store) -> None:
         """A worker that is told to stop must not first wait out its poll."""
         store.open()
-        assert _waited(store, store.wake)
+        assert is_woken(store, store.wake)
 
 
 class TestClose:
@@ -291,21 +326,3 @@ class TestClose:
         assert other.get(asked.id) == stored
         assert other.enqueue([make_new_job(key="k")])[0].id == asked.id
         other.close()
-
-
-def _waited(store: Store, act: Callable[[], object]) -> bool:
-    """Wait for an hour in another thread, do what should end the wait, and say whether it ended by that.
-
-    The store under test must not look by itself more often than that, or a wake that does not work would not be noticed.
-    """
-    for _ in range(10):  # until nothing is new to the one who waits
-        store.turn(demand=demand())
-        if not store.wait(timedelta(0)):
-            break
-    ended: list[bool] = []
-    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(hours=1))), daemon=True)
-    waiting.start()
-    until_it_waits(waiting)
-    act()
-    waiting.join(timeout=30)
-    return ended == [True]

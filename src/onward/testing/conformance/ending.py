@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from onward.clock import FakeClock
 from onward.driver import Store
@@ -28,6 +29,9 @@ from onward.testing.conformance.steps import (
 from onward.testing.factories import make_new_job
 from onward.turn import Settlement
 
+MANY = 20
+"""Completions of one turn, without results and of one fence."""
+
 
 class TestEnding:
     """Each outcome writes its own fields, and always gives up the lease."""
@@ -43,6 +47,22 @@ class TestEnding:
         assert (job.status, job.lease_owner, job.lease_until, job.fence) == (outcome.status, None, None, taken.fence)
         assert job.updated_at == clock.now()
         assert job.finished_at == (clock.now() if outcome.status.is_final else None)
+
+    def test_many_that_complete_in_one_turn_are_written_like_one(self, store: Store, clock: FakeClock) -> None:
+        """Nearly all jobs end so, and a store may have a short way for it. What earlier tries and people left is cleared away."""
+        alone = enqueue(store)
+        many = [enqueue(store) for _ in range(MANY)]
+        store.turn([Settlement(claim=one, outcome=Retried(NO_DELAY, "boom")) for one in claim(store, MANY + 1)])
+        claims = claim(store, MANY + 1)
+        clock.advance(5)
+        settle(store, next(one for one in claims if one.id == alone.id), Completed())
+        turn = store.turn([Settlement(claim=one, outcome=Completed()) for one in claims if one.id != alone.id])
+        assert {one.claim.id for one in turn.settled} == {job.id for job in many}
+        like_one = store.get(alone.id)
+        assert (like_one.error, like_one.lease_owner, like_one.finished_at, like_one.updated_at) == (None, None, clock.now(), clock.now())
+        for job in many:
+            its_own = {"id": job.id, "created_at": store.get(job.id).created_at, "scheduled_at": store.get(job.id).scheduled_at}
+            assert store.get(job.id) == replace(like_one, **its_own)
 
     def test_completion_stores_the_result_and_clears_the_last_error(self, store: Store) -> None:
         """A completed job that shows an error would be read as failed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
 
@@ -12,8 +12,21 @@ from onward.errors import DuplicateJob
 from onward.ids import new_id
 from onward.inspection import JobFilter
 from onward.status import Status
-from onward.testing.conformance.steps import SOON, claim, enqueue, read
+from onward.testing.conformance.steps import SOON, claim, demand, enqueue, read
 from onward.testing.factories import make_new_job
+
+
+class ClocksGoBack(tzinfo):
+    """A zone in the night in which summer time ends, without the files that say of real ones when that is."""
+
+    def tzname(self, moment: datetime | None) -> str:
+        return "winter" if moment is not None and moment.fold else "summer"
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        return timedelta(hours=1 if moment is not None and moment.fold else 2)
+
+    def dst(self, moment: datetime | None) -> timedelta:
+        return self.utcoffset(moment) - timedelta(hours=1)
 
 
 class TestEnqueue:
@@ -60,6 +73,16 @@ class TestEnqueue:
         """A moment far ahead is stored to the microsecond."""
         moment = datetime(2031, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
         assert read(store, enqueue(store, at=moment, delay=SOON)).scheduled_at == moment
+
+    def test_an_hour_that_comes_twice_is_two_hours(self, store: Store, clock: FakeClock) -> None:
+        """When the clocks go back, two local times look the same and are an hour apart: what is stored and compared is UTC."""
+        moments = [datetime(2026, 10, 25, 2, 30, tzinfo=ClocksGoBack(), fold=fold) for fold in (1, 0)]
+        second, first = (enqueue(store, at=moment) for moment in moments)
+        assert read(store, second).scheduled_at - read(store, first).scheduled_at == timedelta(hours=1)
+        assert read(store, first).scheduled_at.isoformat() == "2026-10-25T00:30:00+00:00"
+        clock.advance(read(store, first).scheduled_at - clock.now())
+        turn = store.turn(demand=demand(5))
+        assert ([taken.id for taken in turn.claims], turn.next_due) == ([first.id], timedelta(hours=1))
 
     def test_many_jobs_are_answered_in_their_order(self, store: Store) -> None:
         """The caller matches answers with requests by position."""

@@ -45,6 +45,11 @@ class TestFind:
         third = store.find(JobFilter(), limit=3, before=second[-1].id)
         assert [job.id for job in first + second + third] == ids
 
+    def test_a_page_has_fifty_unless_more_are_asked_for(self, store: Store) -> None:
+        """Whoever looks without a number in mind must not be given a million."""
+        store.enqueue([make_new_job() for _ in range(52)])
+        assert (len(store.find(JobFilter())), len(store.find(JobFilter(), limit=52))) == (50, 52)
+
     def test_each_field_narrows(self, store: Store, clock: FakeClock) -> None:
         """The list, the count and every bulk action of the command line share this filter."""
         plain = enqueue(store)

@@ -79,6 +79,17 @@ class TestManyKeys:
         assert accepted[-2:] == [Accepted(jobs[4].id, is_new=False, payload_differs=True), Accepted(jobs[0].id, is_new=False)]
         assert store.count(JobFilter()) == MANY
 
+    def test_a_thousand_with_repeats_and_held_ones_among_them_are_answered_in_order(self, store: Store) -> None:
+        """As a file of orders has them: seven hundred keys, of which three hundred come twice, and fifty that wait already."""
+        held = {f"k{number}": enqueue(store, key=f"k{number}").id for number in range(0, 700, 14)}
+        keys = [f"k{number}" for number in (*range(700), *range(300))]
+        jobs = [make_new_job(payload=number, key=key) for number, key in enumerate(keys)]
+        first = {key: job.id for job, key in reversed(list(zip(jobs, keys, strict=True)))}
+        accepted = store.enqueue(jobs)
+        assert [one.id for one in accepted] == [held.get(key) or first[key] for key in keys]
+        assert [one.is_new for one in accepted] == [number < 700 and key not in held for number, key in enumerate(keys)]
+        assert (len(held), store.count(JobFilter())) == (50, 700)
+
     @pytest.mark.parametrize("scope", ["active", HOUR, "forever"])
     def test_the_same_request_again_is_accepted_and_stores_nothing(self, store: Store, scope: Any) -> None:
         """Its rows may be gone by then, and their keys still be held."""

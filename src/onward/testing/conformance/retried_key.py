@@ -9,7 +9,8 @@ import pytest
 from onward.clock import FakeClock
 from onward.driver import Store
 from onward.errors import DuplicateJob
-from onward.inspection import JobFilter
+from onward.inspection import JobFilter, Retention
+from onward.jobs import NewJob
 from onward.outcome import DeadLettered
 from onward.status import Status
 from onward.testing.conformance.steps import at_once, claim_one, enqueue, read, settle
@@ -64,6 +65,56 @@ class TestKeyOfARetry:
         assert read(store, dead) == before
         store.cancel(newer.id)
         assert store.retry(dead.id).status is Status.QUEUED
+
+    def test_a_retry_is_refused_while_the_next_window_is_running_whatever_became_of_its_job(self, store: Store, clock: FakeClock) -> None:
+        """The work was done in this window; that the row which did it is pruned by now does not let it be done twice."""
+        dead = enqueue(store, key="k", scope=HOUR)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        clock.advance(HOUR)
+        newer = enqueue(store, key="k", scope=HOUR)
+        settle(store, claim_one(store))
+        clock.advance(HOUR / 2)
+        assert store.prune(Retention(completed=HOUR / 4)) == 1
+        with pytest.raises(DuplicateJob, match=f"held by job {newer.id}") as refused:
+            store.retry(dead.id)
+        assert refused.value.job_id == newer.id
+        assert read(store, dead).status is Status.DEAD_LETTER
+        clock.advance(HOUR / 2)
+        assert store.retry(dead.id).status is Status.QUEUED
+        assert not is_free(store, scope=HOUR)
+
+    def test_a_retry_is_refused_by_a_key_that_was_taken_for_ever(self, store: Store, clock: FakeClock) -> None:
+        """A newer release may ask for longer than the older one did; then the work is done once and for all."""
+        dead = enqueue(store, key="k")
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        newer = enqueue(store, key="k", scope="forever")
+        settle(store, claim_one(store))
+        clock.advance(HOUR * 24 * 3650)
+        store.prune(Retention(completed=HOUR))
+        with pytest.raises(DuplicateJob, match=f"held by job {newer.id}"):
+            store.retry(dead.id)
+        acted = store.act("retry", [dead.id])
+        assert acted.done == ()
+        assert newer.id in acted.refused[dead.id]
+
+    def test_a_retry_and_an_enqueue_at_once_make_one_live_job(self, store: Store) -> None:
+        """Whichever comes first has the key, and the other is told whose it is."""
+        for round_ in range(5):
+            dead = enqueue(store, key=f"k{round_}")
+            settle(store, claim_one(store), DeadLettered("hopeless"))
+            asked = [make_new_job(payload=number, key=f"k{round_}") for number in range(3)]
+
+            def ask(number: int, dead: NewJob = dead, asked: list[NewJob] = asked) -> str:
+                if number < len(asked):
+                    return store.enqueue([asked[number]])[0].id
+                try:
+                    return store.retry(dead.id).id
+                except DuplicateJob as refused:
+                    return refused.job_id
+
+            assert len(set(at_once(4, ask))) == 1
+            assert store.count(JobFilter(key=f"k{round_}", statuses=(Status.QUEUED,))) == 1
+            store.cancel(store.find(JobFilter(key=f"k{round_}", statuses=(Status.QUEUED,)))[0].id)
 
     def test_of_two_retries_at_once_one_gets_the_key(self, store: Store) -> None:
         """Two people press the button for two dead jobs of one key."""

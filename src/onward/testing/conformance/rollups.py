@@ -76,7 +76,8 @@ class TestRollups:
         began = clock.now()
         clock.advance(60)
         end(store, tally)
-        assert [one.count for one in store.rollups(clock.now())] == [1]
+        assert [(one.count, one.ran) for one in store.rollups(clock.now())] == [(1, {bucket_of(0.5): 1})]
+        assert [one.ran for one in store.rollups(began) if one.count == 5] == [{bucket_of(0.5): 5}]
         assert sum(one.count for one in store.rollups(began)) == 6
 
     @pytest.mark.parametrize(
@@ -204,14 +205,15 @@ class TestMergedRollups:
             assert len(rows_in[moment]) == 4
             assert rows_in[moment].count("alone") == 3
 
-    def test_a_minute_is_kept_for_as_long_as_was_asked(self, store: Store, clock: FakeClock) -> None:
-        """By the minute."""
+    @pytest.mark.parametrize("kept", [HOUR * 24, NO_DELAY], ids=["alone", "beside a job"])
+    def test_a_minute_is_kept_for_as_long_as_was_asked(self, store: Store, clock: FakeClock, kept: timedelta) -> None:
+        """By the minute, whether or not there is something else to delete."""
         end(store, Tally("one"))
         clock.advance(HOUR)
-        store.prune(Retention(rollups=HOUR))
+        assert store.prune(Retention(rollups=HOUR, completed=kept)) == (kept == NO_DELAY)
         assert len(rows(store, clock)) == 1
         clock.advance(MINUTE)
-        store.prune(Retention(rollups=HOUR))
+        store.prune(Retention(rollups=HOUR, completed=kept))
         assert rows(store, clock) == []
 
     def test_however_many_there_are_all_are_merged_and_deleted(self, store: Store, clock: FakeClock) -> None:

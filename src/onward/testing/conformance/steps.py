@@ -135,3 +135,21 @@ def until_it_waits(thread: Thread) -> None:
             return
         place = found
         thread.join(0.001)
+
+
+def is_woken(store: Store, act: Callable[[], object]) -> bool:
+    """Wait for an hour in another thread, do what should end the wait, and say whether it ended by that.
+
+    The store under test must not look by itself more often than that, or a wake that does not work would not be noticed.
+    """
+    for _ in range(10):  # until nothing is new to the one who waits
+        store.turn(demand=demand())
+        if not store.wait(timedelta(0)):
+            break
+    ended: list[bool] = []
+    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(hours=1))), daemon=True)
+    waiting.start()
+    until_it_waits(waiting)
+    act()
+    waiting.join(timeout=30)
+    return ended == [True]

@@ -15,7 +15,7 @@ from onward.errors import DuplicateJob, JobNotFound, NoTransaction, StoreError, 
 from onward.inspection import JobFilter, Retention
 from onward.outcome import Completed, DeadLettered, Retried
 from onward.status import Status
-from onward.testing.conformance.steps import NO_DELAY, SOON, claim, claim_one, demand, enqueue, read, settle
+from onward.testing.conformance.steps import NO_DELAY, SOON, claim, claim_one, demand, enqueue, is_woken, read, settle
 from onward.testing.factories import make_new_job
 from onward.turn import Extension, Settlement
 
@@ -42,6 +42,16 @@ class TestTransaction:
             assert store.within(connection).get(asked.id).status is Status.QUEUED
         assert (accepted.id, accepted.is_new) == (asked.id, True)
         assert claim_one(store).id == asked.id
+
+    def test_its_commit_wakes_a_worker(self, store: Store) -> None:
+        """What is enqueued beside a caller's data starts as soon as what is enqueued alone."""
+        store.open()
+
+        def act() -> None:
+            with store.transaction() as connection:
+                store.within(connection).enqueue([make_new_job()])
+
+        assert is_woken(store, act)
 
     def test_a_rollback_leaves_no_trace(self, store: Store) -> None:
         """No row, no key, no history; never seen and never run."""

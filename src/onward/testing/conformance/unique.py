@@ -243,6 +243,18 @@ class TestScopeActive:
         store.delete(first.id)
         assert store.enqueue([make_new_job(key="k")])[0].id == second.id
 
+    @pytest.mark.parametrize("end", ["complete", "cancel", "delete"])
+    def test_the_end_of_a_job_frees_no_key_that_another_took_over_meanwhile(self, store: Store, clock: FakeClock, end: str) -> None:
+        """Its window was over before it ended, and whoever has the key now holds it until its own end."""
+        first = enqueue(store, key="k", scope=HOUR)
+        clock.advance(HOUR)
+        second = enqueue(store, key="k", delay=HOUR)
+        if end == "complete":
+            settle(store, claim_one(store))
+        else:
+            getattr(store, end)(first.id)
+        assert store.enqueue([make_new_job(key="k")])[0].id == second.id
+
 
 class TestScopeInTime:
     """A window holds from the enqueue on, for ever holds for ever; neither cares what becomes of the job."""
@@ -269,6 +281,17 @@ class TestScopeInTime:
         (accepted,) = store.enqueue([make_new_job(key="k", scope=HOUR)])
         assert accepted.is_new
         assert accepted.id != held.id
+
+    def test_of_many_who_ask_when_a_window_is_over_one_begins_the_next(self, store: Store, clock: FakeClock) -> None:
+        """Each of them finds that the key has expired, and only one may conclude that it is free."""
+        held = enqueue(store, key="k", scope=HOUR)
+        settle(store, claim_one(store))
+        clock.advance(HOUR)
+        answers = at_once(8, lambda number: store.enqueue([make_new_job(payload=number, key="k", scope=HOUR)])[0])
+        assert sorted(answer.is_new for answer in answers) == [False] * 7 + [True]
+        assert len({answer.id for answer in answers}) == 1
+        assert store.count(JobFilter(key="k")) == 2
+        assert answers[0].id != held.id
 
     def test_a_key_that_is_taken_over_is_the_only_one(self, store: Store, clock: FakeClock) -> None:
         """Another type, owner or key whose window is over as well is still free."""

@@ -77,6 +77,15 @@ class TestWritten:
             act()
             assert read(store, before) == replace(before, blocked_by=blocked_by, updated_at=clock.now())
 
+    def test_unblocking_at_a_claim_that_takes_another(self, store: Store, clock: FakeClock) -> None:
+        """It waits again, for the next one."""
+        before = read(store, enqueue(store))
+        claim(store, types=("mail",))
+        urgent = enqueue(store, "mail", priority=9)
+        clock.advance(MOMENT)
+        assert [taken.id for taken in claim(store, unblocks=True)] == [urgent.id]
+        assert read(store, before) == replace(before, updated_at=clock.now())
+
     @pytest.mark.parametrize("status", [Status.QUEUED, Status.RETRYING])
     @pytest.mark.parametrize("is_swept", [False, True], ids=["at a claim", "by the sweep"])
     def test_expiry(self, store: Store, clock: FakeClock, is_swept: bool, status: Status) -> None:

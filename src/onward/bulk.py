@@ -1,0 +1,112 @@
+"""One verb for all jobs that match: which may be meant, in portions, with a count, a progress and a stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from onward.actions import NewAction, new_action
+from onward.driver import Store
+from onward.errors import InvalidDefinition, OnwardError
+from onward.inspection import MEANT_FOR, BulkVerb, JobFilter
+from onward.spelling import did_you_mean, shown
+from onward.status import Status
+
+PORTION = 100
+"""Jobs in one commit: few enough that workers and enqueues get their turn between two."""
+MOST_REASONS = 100
+"""Refusals that are kept with their reason."""
+logger = logging.getLogger("onward.actions")
+
+
+class BulkResult(Struct, frozen=True, kw_only=True):
+    """What a verb for many jobs has done by now."""
+
+    verb: BulkVerb
+    matched: int
+    """Jobs that it was meant for when it began."""
+    done: int = 0
+    refused: int = 0
+    """Jobs that have ended or gone meanwhile, whose key another job holds, or whose row somebody else's transaction holds."""
+    reasons: dict[str, str] = {}
+    """Why, by id, of the first hundred that were refused."""
+    was_stopped: bool = False
+    action_id: str | None = None
+    """Of its record among ``app.actions()``. None where nothing matched, and for a dry run."""
+
+
+OnProgress = Callable[[BulkResult], bool | None]
+"""Is told after each portion. Returning False stops there."""
+
+
+def check_bulk(verb: BulkVerb, where: JobFilter) -> JobFilter:
+    """Give the filter, narrowed to the statuses that the verb is for.
+
+    Raises ``InvalidDefinition`` for an unknown verb, for a status that it can never be meant for, and for a filter that names nothing: all
+    jobs of a store are asked for by their statuses.
+    """
+    if verb not in MEANT_FOR:
+        raise InvalidDefinition(f"{shown(verb)} is no verb for many jobs{did_you_mean(str(verb), get_args(BulkVerb))}")
+    if where == JobFilter():
+        raise InvalidDefinition(f"say which jobs to {verb.replace('_', ' ')}: a status, a definition, a queue, a key or an owner")
+    wrong = [one for one in where.statuses if one not in MEANT_FOR[verb]]
+    if wrong:
+        allowed = ", ".join(one.value for one in Status if one in MEANT_FOR[verb])
+        raise InvalidDefinition(f"{verb.replace('_', ' ')} is not for jobs that are {wrong[0].value}, only for {allowed}")
+    return where if where.statuses else replace(where, statuses=tuple(one for one in Status if one in MEANT_FOR[verb]))
+
+
+def run_bulk(
+    store: Store, verb: BulkVerb, where: JobFilter, *, dry_run: bool = False, on_progress: OnProgress | None = None, actor: str = ""
+) -> BulkResult:
+    """Do it to all that match now, newest first. Jobs that are enqueued meanwhile are not meant. Raises as ``check_bulk`` and the store.
+
+    Whatever ends it early, what was done until then stays done, and the same call again goes on with the rest. The record that it leaves
+    says how much that was, and who the ``actor`` is.
+    """
+    where = check_bulk(verb, where)
+    action = new_action(verb, where, actor=actor, matched=store.count(where))
+    if dry_run or not action.matched:
+        return BulkResult(verb=verb, matched=action.matched)
+    store.begin_action(action)
+    result = BulkResult(verb=verb, matched=action.matched, action_id=action.id)
+    try:
+        for latest in _portions(store, where, result):
+            result = latest
+            if on_progress is not None and on_progress(result) is False:
+                result = replace(result, was_stopped=True)
+                break
+    except BaseException:
+        _end(store, action, replace(result, was_stopped=True))
+        raise
+    _end(store, action, result)
+    return result
+
+
+def _portions(store: Store, where: JobFilter, result: BulkResult) -> Iterator[BulkResult]:
+    """Gives the result as it is after each."""
+    before: str | None = None
+    while page := store.find(where, limit=PORTION, before=before):
+        before = page[-1].id
+        acted = store.act(result.verb, [job.id for job in page], where.statuses, action=result.action_id)
+        reasons = list((result.reasons | acted.refused).items())[:MOST_REASONS]
+        done, refused = result.done + len(acted.done), result.refused + len(acted.refused)
+        result = replace(result, done=done, refused=refused, reasons=dict(reasons))
+        yield result
+
+
+def _end(store: Store, action: NewAction, result: BulkResult) -> None:
+    """What was done is done and counted, so a store that fails now costs the record its last word, and nothing else."""
+    try:
+        store.end_action(action.id, was_stopped=result.was_stopped)
+    except OnwardError as error:
+        logger.warning("the record of action %s could not be ended: %s", action.id, error)
+    logger.info(
+        "%s by %s, jobs with %s: %s of %s done, %s refused%s (action %s)",
+        *(action.verb, action.actor or "somebody", action.filter, f"{result.done:,}", f"{result.matched:,}", f"{result.refused:,}"),
+        *(", stopped" if result.was_stopped else "", action.id),
+    )

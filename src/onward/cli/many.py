@@ -1,0 +1,67 @@
+"""``onward jobs`` for all jobs that match: count, ask, act in portions, and say what became of them."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from onward.bulk import BulkResult, check_bulk, run_bulk
+from onward.cli.actor import user_at_host
+from onward.cli.asking import may_go_on
+from onward.cli.output import escape, put, put_json, say, say_progress
+from onward.cli.target import open_store
+from onward.errors import InvalidDefinition
+from onward.inspection import BulkVerb, JobFilter
+
+DID: dict[BulkVerb, str] = {"cancel": "cancelled or asked to stop", "retry": "queued again", "run_now": "due now", "delete": "deleted"}
+ASKS: dict[BulkVerb, str] = {"cancel": "Cancel", "retry": "Retry", "run_now": "Run now", "delete": "Delete, with their history,"}
+SHOWN = 5
+"""Refusals that are told one by one."""
+
+
+def act_on_all(verb: BulkVerb, where: JobFilter, *, dry_run: bool, yes: bool, actor: str | None, as_json: bool) -> int:
+    """Gives the exit code: 1 where a job was refused, or nobody agreed."""
+    if where == JobFilter():
+        raise InvalidDefinition("say which jobs: their ids, or --status, --type, --queue, --key or --owner")
+    where = check_bulk(verb, where)
+    with open_store() as store:
+        matched = store.count(where)
+        if dry_run or not matched:
+            _tell(BulkResult(verb=verb, matched=matched), as_json, dry_run=dry_run)
+            return 0
+        what = "1 job" if matched == 1 else f"{matched:,} jobs"
+        if not yes and not may_go_on(f"this is for {what}", f"{ASKS[verb]} {what}?"):
+            say("Nothing was changed.")
+            return 1
+        latest = BulkResult(verb=verb, matched=matched)
+
+        def note(result: BulkResult) -> None:
+            nonlocal latest
+            latest = result
+            say_progress(result.done + result.refused, matched)
+
+        try:
+            latest = run_bulk(store, verb, where, on_progress=note, actor=user_at_host() if actor is None else actor)
+        except KeyboardInterrupt:
+            _tell(replace(latest, was_stopped=True), as_json)
+            say("Interrupted: what was done stays done, and the same command goes on with the rest.")
+            raise
+        _tell(latest, as_json)
+    return 1 if latest.refused else 0
+
+
+def _tell(result: BulkResult, as_json: bool, *, dry_run: bool = False) -> None:
+    if as_json:
+        put_json(msgspec.to_builtins(result))
+        return
+    if dry_run:
+        put(f"{result.matched:,} jobs match")
+        return
+    if not result.matched:
+        put("no job matches")
+        return
+    put(f"{result.done:,} of {result.matched:,} jobs {DID[result.verb]}")
+    for job_id, why in list(result.reasons.items())[:SHOWN]:
+        say(f"{escape(job_id)}: {escape(why)}")
+    if result.refused > SHOWN:
+        say(f"… and {result.refused - SHOWN:,} more were refused (--json says why of the first {len(result.reasons)})")

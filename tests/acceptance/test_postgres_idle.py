@@ -106,11 +106,16 @@ def test_one_job_does_not_make_twenty_idle_workers_storm_the_server(fleet: Fleet
 
 
 def test_idle_workers_leave_the_server_alone(fleet: Fleet) -> None:
-    """A minute of nothing: the poll behind the notifications, their proof and the sweep, all in under ten statements a worker."""
+    """A minute of nothing: polls behind the notifications, their proof, sweeps and looks at periodic jobs, in under ten statements a worker.
+
+    On average: what comes every thirty seconds comes two or three times in a minute.
+    """
     fleet.wait_until_quiet()
     logged = fleet.logged(fleet.now(), 60)
     asked = Counter(one.worker for one in logged)
     assert len(asked) == WORKERS
     busiest, most = asked.most_common(1)[0]
-    assert most < 10, (asked, [one for one in logged if one.worker == busiest])
-    print(f"statements of an idle worker in a minute: {min(asked.values())} to {most}")
+    told = (asked, [one for one in logged if one.worker == busiest])
+    assert len(logged) / WORKERS < 10, told
+    assert most < 15, told
+    print(f"statements of an idle worker in a minute: {len(logged) / WORKERS:.1f}, {min(asked.values())} to {most}")

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 from cronsim import CronSim, CronSimError
 
+from onward.cron_fields import ANY_DAY, find_fault
 from onward.errors import InvalidDefinition
 from onward.spelling import did_you_mean, shown
 
@@ -34,7 +35,6 @@ NICKNAMES = {
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
-_ANY_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local time, of no zone yet
 
 
 class Cron:
@@ -48,7 +48,7 @@ class Cron:
         self._parsed = _parse(expression)
         self._follows_elapsed_time = len(self._parsed.hours) == 24
         try:
-            next(self._local(_ANY_DAY))
+            next(self._local(ANY_DAY))
         except StopIteration:
             raise InvalidDefinition(f"the cron expression {shown(expression)} is never due: it names a day that does not exist") from None
 
@@ -134,16 +134,21 @@ def _parse(expression: str) -> CronSim:
         if text not in NICKNAMES:
             raise InvalidDefinition(f"{shown(expression)} is no nickname of a cron expression{did_you_mean(text, NICKNAMES)}")
         text = NICKNAMES[text]
-    if len(text) > LONGEST_EXPRESSION or len(text.split()) != 5:
+    fields = text.split()
+    if len(text) > LONGEST_EXPRESSION:
+        raise InvalidDefinition(f"{shown(expression)} is no cron expression: that has at most {LONGEST_EXPRESSION} characters")
+    if len(fields) != 5:
         raise InvalidDefinition(
             f"{shown(expression)} is no cron expression: that has five fields, minute, hour, day of month, month and day of week, "
-            "such as '30 2 * * *'; seconds are for every='10s'"
+            f"such as '30 2 * * *', not {len(fields)}; seconds are for every='10s'"
         )
+    if fault := find_fault(text):
+        raise InvalidDefinition(f"the cron expression {shown(expression)} cannot be read: {fault}")
     try:
-        return CronSim(text, _ANY_DAY)
-    except CronSimError as error:
-        part = str(error).removeprefix("Bad ")
-        raise InvalidDefinition(f"the cron expression {shown(expression)} cannot be read: its {part} is not possible") from None
+        return CronSim(text, ANY_DAY)
+    except CronSimError:
+        day, month = shown(fields[2]), shown(fields[3])
+        raise InvalidDefinition(f"the cron expression {shown(expression)} is never due: month {month} has no day of month {day}") from None
 
 
 def read_zone(name: str) -> tzinfo:

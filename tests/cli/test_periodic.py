@@ -86,7 +86,7 @@ def test_nothing_to_list_is_said(onward: Run) -> None:
         (["delete", "nightly"], 2, "nightly is declared in code"),
         (["put", "x", "send-welcome", "{}", "--cron", "@daily"], 2, "user_id"),
         (["put", "x", "broken"], 2, "say when it is due"),
-        (["put", "x", "broken", "--cron", "0 0 30 2 *"], 2, "its day-of-month is not possible"),
+        (["put", "x", "broken", "--cron", "0 0 30 2 *"], 2, "month '2' has no day of month '30'"),
         (["put", "x", "broken", "--cron", "@daily", "--timezone", "Europe/Pari"], 2, "did you mean 'Europe/Paris'"),
         (["put", "x", "no-such-job", "--cron", "@daily"], 2, "no job is called 'no-such-job'"),
         (["put", "nightly", "broken", "--cron", "@daily"], 2, "nightly is declared in code"),

@@ -1,3 +1,4 @@
+import re
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -138,24 +139,45 @@ def test_what_is_due_next(expression: str, after: str, due: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "said"),
     [
-        ("0 0 31 4 *", "its day-of-month is not possible"),
-        ("0 0 30 2 *", "its day-of-month is not possible"),
-        ("0 0 31 2,4,6 *", "its day-of-month is not possible"),
-        ("0 0 1--100000000 * *", "its day-of-month is not possible"),
-        ("0 0 1-100000000 * *", "its day-of-month is not possible"),
-        ("61 * * * *", "its minute is not possible"),
+        ("0 0 31 4 *", "is never due: month '4' has no day of month '31'"),
+        ("0 0 30 2 *", "is never due: month '2' has no day of month '30'"),
+        ("0 0 31 2,4,6 *", "is never due: month '2,4,6' has no day of month '31'"),
+        ("0 0 1--100000000 * *", "'-100000000' is no day of month, which is 1 to 31"),
+        ("0 0 1-100000000 * *", "'100000000' is no day of month, which is 1 to 31"),
+        ("61 * * * *", "the cron expression '61 * * * *' cannot be read: '61' is no minute, which is 0 to 59"),
+        ("0 9-24 * * *", "'24' is no hour, which is 0 to 23"),
+        ("0 1,2,x * * *", "'x' is no hour, which is 0 to 23"),
+        ("0 0 1, * *", "'' is no day of month"),
+        ("0 0 5- * *", "'5-' is no day of month"),
+        ("0 0 1 0 *", "'0' is no month, which is 1 to 12, or jan to dec"),
+        ("0 0 * * 8", "'8' is no day of week, which is 0 to 7, where 0 and 7 are Sunday"),
+        ("0 0 * * mon#6", "'mon#6' is no day of week"),
+        ("30-10 * * * *", "the range '30-10' of its minute must not end before it begins"),
+        ("*/0 * * * *", "'0' is no step of its minute, which is 1 to 60"),
+        ("*/70 * * * *", "'70' is no step of its minute, which is 1 to 60"),
+        ("5,10-20/61 * * * *", "'61' is no step of its minute"),
+        ("*/x * * * *", "'x' is no step of its minute"),
+        ("0 */25 * * *", "'25' is no step of its hour, which is 1 to 24"),
+        ("0 0 * * */8", "'8' is no step of its day of week, which is 1 to 7"),
         ("* * * * * *", "seconds are for every='10s'"),
-        ("* * * *", "that has five fields"),
+        ("* * * *", "that has five fields, minute, hour, day of month, month and day of week, such as '30 2 * * *', not 4"),
         ("", "that has five fields"),
-        ("1," * 200 + "1 * * * *", "that has five fields"),
+        ("1," * 200 + "1 * * * *", "that has at most 200 characters"),
         ("@dayli", "did you mean '@daily'"),
         ("@reboot", "no nickname"),
         (7, "a cron expression is text such as"),
     ],
 )
 def test_what_cannot_be_an_expression(expression: str, said: str) -> None:
-    with pytest.raises(InvalidDefinition, match=said.replace("(", r"\(")):
+    """Which field, which value, and what is allowed: whoever has five fields before him looks for the one."""
+    with pytest.raises(InvalidDefinition, match=re.escape(said)):
         Cron(expression)
+
+
+@pytest.mark.parametrize("expression", ["*/60 * * * *", "0 */24 * * *", "0 0 */31 * *", "0 0 1 */12 *", "0 0 * * */7"])
+def test_the_longest_steps_are_understood(expression: str) -> None:
+    """Each means once in the whole of the field above it, as whoever writes it thinks."""
+    assert Cron(expression).after(at("2026-01-01T00:00")) > at("2026-01-01T00:00")
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_the_id_of_a_moment_has_the_form_of_an_id_and_its_time() -> None:
         ({"every": "1m", "tz": "UTC"}, "timezone"),
         ({"every": "1m", "name": "with space"}, "a name of a periodic job is"),
         ({"every": "1m", "queue": "with space"}, "a queue is"),
-        ({"cron": "0 0 30 2 *"}, "its day-of-month is not possible"),
+        ({"cron": "0 0 30 2 *"}, "month '2' has no day of month '30'"),
         ({"cron": "@daily", "timezone": "Moon"}, "there is no time zone 'Moon'"),
     ],
 )

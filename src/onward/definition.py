@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from onward.context import JobContext
 
 P = TypeVar("P")
+T = TypeVar("T")
 Duration: TypeAlias = timedelta | float | str
 KeyRule: TypeAlias = Callable[[P], str] | Literal["payload"] | None
 """How the key is made: from the payload by a function, or from the payload's canonical hash."""
@@ -177,9 +178,9 @@ class JobDefinition(Generic[P]):
             payload_hash=digest,
             queue=self.queue if queue is None else check_name("queue", queue),
             priority=self.priority if priority is None else check_priority(priority),
-            delay=timedelta(0) if delay is None else parse_duration(delay),
-            at=None if at is None else _storable(parse_moment(at)),
-            expires=self.expires if expires is None else parse_duration(expires),
+            delay=timedelta(0) if delay is None else _read("delay", delay, parse_duration),
+            at=None if at is None else _read("at", at, _parse_storable),
+            expires=self.expires if expires is None else _read("expires", expires, parse_duration),
             max_attempts=self.retry.max_attempts,
             isolated=self.isolated,
             key=held,
@@ -273,7 +274,16 @@ def _policy(name: str, retry: RetryPolicy | None) -> RetryPolicy:
     return retry or RetryPolicy()
 
 
-def _storable(moment: datetime) -> datetime:
+def _read(option: str, given: Any, parse: Callable[[Any], T]) -> T:
+    """The value of an option. Raises ``InvalidTime``, which names it."""
+    try:
+        return parse(given)
+    except InvalidTime as error:
+        raise InvalidTime(f"{option}={error}") from None
+
+
+def _parse_storable(given: datetime | str) -> datetime:
+    moment = parse_moment(given)
     # Far enough inside year 1 to 9999 that back-off and expiry can be added in every store.
     if not 1970 <= moment.year <= 9000:
         raise InvalidTime(f"{moment.isoformat()} is out of range: a job is due between the years 1970 and 9000")

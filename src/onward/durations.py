@@ -19,7 +19,7 @@ _UNITS = {
 }
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)", re.ASCII)
 
-type_of_duration = "a duration such as '30s', '5m', '1h30m' or '2d', a timedelta, or a number of seconds"
+type_of_duration = "a duration such as '30s', '5m', '1h30m' or '2d', or a number of seconds"
 
 
 def parse_duration(value: timedelta | float | str) -> timedelta:
@@ -111,7 +111,8 @@ def parse_moment(value: datetime | str) -> datetime:
     if not isinstance(moment, datetime):
         raise InvalidTime(f"{shown(value)} is not a datetime")
     if moment.tzinfo is None:
-        raise InvalidTime(f"{shown(value)} has no time zone: add one, such as datetime(..., tzinfo=UTC) or '...Z'")
+        example = "'2026-03-01T09:30:00Z'" if isinstance(value, str) else "datetime(..., tzinfo=UTC)"
+        raise InvalidTime(f"{shown(value)} has no time zone: add one, such as {example}")
     try:
         return moment.astimezone(UTC)
     except OverflowError:

@@ -201,11 +201,11 @@ class Periodic:
 def _read_interval(name: str, cron: str | None, every: Duration | None, timezone: str | None) -> tuple[str | None, timedelta]:
     """The interval as text, and the longest jitter that it allows."""
     if (cron is None) == (every is None):
-        raise InvalidDefinition(f"{name}: say when it is due, by a cron expression or by every='10m', and not by both")
+        raise InvalidDefinition(f"{name}: say when it is due, by cron='30 2 * * *' or by every='10m', and not by both")
     if every is None:
         return None, timedelta(days=1)
     if timezone is not None:
-        raise InvalidDefinition(f"{name}: an interval is the same in every time zone: leave out timezone=, or give a cron expression")
+        raise InvalidDefinition(f"{name}: an interval is the same in every time zone: leave out timezone=, or give cron= instead")
     try:
         interval = parse_duration(every)
     except InvalidTime as error:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO, get_args
 
 import click
 
+from onward.cli.option_words import option_words
 from onward.cli.output import put, put_json, say, usage_error
 from onward.cli.target import app_option, json_option, open_application
 from onward.cli.unknown_fields import refuse_unknown_fields
@@ -48,7 +49,8 @@ def command(name: str, payload: str | None, metadata: str | None, job_id: str | 
     with open_application(may_create=True) as app:
         definition = app.definitions[name]
         value = read_payload(name, definition.codec, payload)
-        handle = app.enqueue(definition, value, id=job_id, owner=owner, metadata=_read_metadata(metadata), **options)
+        with option_words():
+            handle = app.enqueue(definition, value, id=job_id, owner=owner, metadata=_read_metadata(metadata), **options)
         if as_json:
             put_json({"id": handle.id, "is_new": handle.is_new, "payload_differs": handle.payload_differs})
         else:

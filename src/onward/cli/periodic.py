@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from onward.cli.option_words import option_words
 from onward.cli.output import put, put_json, say
 from onward.cli.target import app_option, json_option, open_application, open_store_and_application, url_option
 from onward.cli.whole_number import WholeNumber
@@ -138,7 +139,8 @@ def put_periodic(name: str, job_type: str, payload: str | None, as_json: bool, *
     with open_application(may_create=True) as app:
         definition = app.definitions[job_type]
         value = read_payload(job_type, definition.codec, payload)
-        row = app.periodic.put(Periodic(definition, payload=value, name=name, **options))
+        with option_words():
+            row = app.periodic.put(Periodic(definition, payload=value, name=name, **options))
         if as_json:
             put_json(_as_json(row))
         else:

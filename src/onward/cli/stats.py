@@ -34,9 +34,13 @@ def command(questions: tuple[str, ...], sql: bool, stuck_after: str, as_json: bo
     QUESTION is outstanding, failed, stuck, durations, duplicates or last-hour; left out, all six are answered.
     """
     from onward.durations import parse_duration
+    from onward.errors import InvalidTime
     from onward.inspection import QUESTIONS
 
-    patience = parse_duration(stuck_after)
+    try:
+        patience = parse_duration(stuck_after)
+    except InvalidTime as error:
+        raise InvalidTime(f"--stuck-after {error}") from None
     with open_store() as store:
         for number, question in enumerate(one for one in QUESTIONS if not questions or one in questions):
             if sql:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from onward.cli.option_words import option_words
 from onward.cli.target import app_option, needed_application, target
 from onward.cli.whole_number import WholeNumber
 
@@ -34,7 +35,8 @@ def command(drain: bool, max_jobs: int | None, name: str | None, **given: Any) -
     from onward.settings import Settings
 
     app = needed_application()
-    settings = Settings(given)
+    with option_words():
+        settings = Settings(given)
     options = {
         "queues": settings.queues,
         "concurrency": settings.concurrency,

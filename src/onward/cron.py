@@ -21,7 +21,7 @@ from cronsim import CronSim, CronSimError
 
 from onward.cron_fields import ANY_DAY, find_fault
 from onward.errors import InvalidDefinition
-from onward.spelling import did_you_mean, shown
+from onward.spelling import did_you_mean, nearest, shown
 
 LONGEST_EXPRESSION = 200
 NICKNAMES = {
@@ -165,8 +165,8 @@ def read_zone(name: str) -> tzinfo:
         known = available_timezones()
     if not known:
         raise InvalidDefinition(f"this machine has no time zones, so {shown(name)} cannot be read: install the package tzdata")
-    close = did_you_mean(name, sorted(known))
-    hint = close if "mean" in close else ": names are those of the IANA database, such as Europe/Paris"
+    close = nearest(name.lower(), sorted(known), likeness=0.6)
+    hint = f": did you mean {close!r}?" if close else ": names are those of the IANA database, such as Europe/Paris"
     raise InvalidDefinition(f"there is no time zone {shown(name)}{hint}")
 
 

@@ -99,10 +99,11 @@ class JobNotFound(OnwardError):
 
 
 class PeriodicJobNotFound(OnwardError):
-    """No periodic job is called so."""
+    """No periodic job is called so. ``meant`` is the name that it is most like."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no periodic job {name!r}: onward periodic list shows all of them")
+    def __init__(self, name: str, meant: str | None = None) -> None:
+        hint = "onward periodic list shows all of them" if meant is None else f"did you mean {meant!r}?"
+        super().__init__(f"there is no periodic job {name!r}: {hint}")
         self.name = name
 
 

@@ -17,7 +17,7 @@ from onward.jobs import Accepted
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.periodic import Periodic, PeriodicJob
 from onward.registry import Registry
-from onward.spelling import shown
+from onward.spelling import nearest, shown
 
 MOST_TRIES = 100
 PAUSE_BETWEEN_TRIES = 0.02
@@ -104,7 +104,7 @@ class PeriodicJobs:
                 "pause it, and delete it then"
             )
         if not self._store.delete_periodic(name):
-            raise PeriodicJobNotFound(name)
+            raise self._not_found(name)
 
     def _row(self, name: str, look: PeriodicLook) -> PeriodicJob:
         if look.rows:
@@ -113,7 +113,10 @@ class PeriodicJobs:
             raise InvalidDefinition(f"the periodic job {name} cannot be read: correct its row, or delete it")
         if name in self.declared:
             return _fresh(self.declared[name], look)
-        raise PeriodicJobNotFound(name)
+        raise self._not_found(name)
+
+    def _not_found(self, name: str) -> PeriodicJobNotFound:
+        return PeriodicJobNotFound(name, nearest(name, (row.name for row in self.list()), likeness=0.6))
 
     def _change(self, name: str, change: Callable[[PeriodicLook], PeriodicChange | None]) -> PeriodicWritten | None:
         """Read, decide and write, and do it again while others are quicker. None when there is nothing to change."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from onward.definition import JobDefinition
 from onward.errors import InvalidDefinition, UnknownJobType
-from onward.spelling import shown
+from onward.spelling import did_you_mean, shown
 
 
 class Registry:
@@ -37,8 +37,7 @@ class Registry:
         try:
             return self._by_name[name]
         except KeyError:
-            known = ", ".join(sorted(self._by_name)) or "none"
-            raise UnknownJobType(f"no job is called {name!r}; known are: {known}") from None
+            raise UnknownJobType(f"no job is called {name!r}{did_you_mean(name, sorted(self._by_name))}") from None
 
     def get(self, name: str) -> JobDefinition[Any] | None:
         """The definition of this name or alias, if there is one."""

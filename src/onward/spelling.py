@@ -11,8 +11,8 @@ from types import FunctionType
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error about an unknown word: the nearest known one, or all of them."""
     known = list(known)
-    close = nearest(word.lower().replace("-", "_"), known, likeness=0.6)
-    return f": did you mean {close!r}?" if close else f"; known are {', '.join(known)}"
+    close = nearest(word, known, likeness=0.6) or nearest(word.lower().replace("-", "_"), known, likeness=0.6)
+    return f": did you mean {close!r}?" if close else f"; known are {', '.join(known) or 'none'}"
 
 
 def nearest(word: str, known: Iterable[str], *, likeness: float = 0.85) -> str | None:

@@ -60,7 +60,7 @@ def test_wrong_usage_is_told_in_one_line(onward: Run, args: list[str], parts: li
 @pytest.mark.parametrize(
     ("args", "parts"),
     [
-        (["send-welcom", "{}"], ["'send-welcom'", "broken, send-welcome"]),
+        (["send-welcom", "{}"], ["'send-welcom'", "did you mean 'send-welcome'?"]),
         (["send-welcome"], ["send-welcome needs a payload"]),
         (["send-welcome", "{user_id: 1}"], ["not JSON", "line 1 column 2"]),
         (["send-welcome", "{}"], ["missing required field 'user_id' (at $)"]),

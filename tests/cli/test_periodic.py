@@ -82,7 +82,8 @@ def test_nothing_to_list_is_said(onward: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "said"),
     [
-        (["show", "nope"], 1, "there is no periodic job 'nope'"),
+        (["show", "nope"], 1, "there is no periodic job 'nope': onward periodic list shows all of them"),
+        *(([verb, "nigthly"], 1, "did you mean 'nightly'?") for verb in ("show", "pause", "resume", "run", "delete")),
         (["delete", "nightly"], 2, "nightly is declared in code"),
         (["put", "x", "send-welcome", "{}", "--cron", "@daily"], 2, "user_id"),
         (["put", "x", "broken"], 2, "say when it is due, by --cron '30 2 * * *' or by --every 10m, and not by both"),
@@ -95,7 +96,7 @@ def test_nothing_to_list_is_said(onward: Run) -> None:
         (["put", "x", "broken", "--cron", "* * * * * *"], 2, "seconds are for --every 10s"),
         (["put", "x", "broken", "--cron", "0 0 30 2 *"], 2, "month '2' has no day of month '30'"),
         (["put", "x", "broken", "--cron", "@daily", "--timezone", "Europe/Pari"], 2, "did you mean 'Europe/Paris'"),
-        (["put", "x", "no-such-job", "--cron", "@daily"], 2, "no job is called 'no-such-job'"),
+        (["put", "x", "brokn", "--cron", "@daily"], 2, "no job is called 'brokn': did you mean 'broken'?"),
         (["put", "nightly", "broken", "--cron", "@daily"], 2, "nightly is declared in code"),
         (["run", "no name"], 2, "a name of a periodic job is"),
     ],

@@ -132,7 +132,7 @@ def test_a_job_that_is_run_by_hand_is_not_the_one_of_the_last_moment(app: Onward
 
 def test_a_name_that_nobody_knows(app: Onward) -> None:
     for verb in (app.periodic.get, app.periodic.pause, app.periodic.resume, app.periodic.run_now, app.periodic.delete):
-        with pytest.raises(PeriodicJobNotFound, match="there is no periodic job 'nigthly'"):
+        with pytest.raises(PeriodicJobNotFound, match="there is no periodic job 'nigthly': did you mean 'nightly'"):
             verb("nigthly")
         with pytest.raises(InvalidDefinition, match="a name of a periodic job is"):
             verb("no name")

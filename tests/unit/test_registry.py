@@ -27,7 +27,7 @@ def test_a_registry_knows_names_and_aliases() -> None:
     assert "old" in registry
     assert "c" not in registry
     assert registry.leases() == {"new": timedelta(minutes=2), "old": timedelta(minutes=2), "b": timedelta(minutes=1)}
-    with pytest.raises(UnknownJobType, match="no job is called 'c'; known are: b, new, old"):
+    with pytest.raises(UnknownJobType, match="no job is called 'c'; known are b, new, old"):
         registry["c"]
 
 

@@ -6,6 +6,7 @@ from onward.spelling import did_you_mean, nearest
 def test_the_nearest_known_word_is_named() -> None:
     """Most unknown words are a slip of one letter, or a dash for an underscore."""
     assert did_you_mean("priorty", ["queue", "priority"]) == ": did you mean 'priority'?"
+    assert did_you_mean("send-mial", ["send_mial_all", "send-mail"]) == ": did you mean 'send-mail'?"
     assert did_you_mean("In-Progress", ["queued", "in_progress"]) == ": did you mean 'in_progress'?"
 
 
@@ -23,6 +24,7 @@ def test_the_same_beginning_counts_however_many_other_words_are_near() -> None:
 def test_all_words_are_named_when_none_is_near() -> None:
     """A wrong guess is worse than the list."""
     assert did_you_mean("pending", ["queued", "completed"]) == "; known are queued, completed"
+    assert did_you_mean("pending", []) == "; known are none"
 
 
 def test_a_word_that_is_like_none_has_no_nearest() -> None:

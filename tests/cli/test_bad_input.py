@@ -331,7 +331,7 @@ def test_ctrl_c_ends_with_130(shop: Path, environment: dict[str, str]) -> None:
     program = (
         "import os, signal\n"
         "import onward.cli.jobs as jobs\n"
-        "jobs.open_store = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
+        "jobs.open_store_and_application = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
         "from onward.cli.main import main\n"
         "main()\n"
     )

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from onward.app import Onward
+from tests.cli.conftest import Run
 
 Invoke = Callable[..., Result]
 
@@ -129,3 +130,43 @@ def test_nothing_that_matches_is_nothing_done(app: Onward, invoke: Invoke, mails
     """Nor is anybody asked."""
     result = invoke("jobs", "delete", "--queue", "nowhere")
     assert (result.exit_code, result.stdout) == (0, "no job matches\n")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "retry", "run", "delete"])
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (("--type", "ecko"), "No job of the store is of the type 'ecko': did you mean 'echo'?\n"),
+        (("--type", "payday"), "No job of the store is of the type 'payday'; known are echo, fail\n"),
+        (("--queue", "mial"), "No job of the store is in the queue 'mial': did you mean 'mail'?\n"),
+        (("--key", "order-7"), "No job of the store has the key 'order-7'.\n"),
+        (("--owner", "eve"), ""),
+    ],
+)
+def test_a_name_that_no_job_has_is_pointed_out(invoke: Invoke, mails: list[str], verb: str, named: tuple[str, str], said: str) -> None:
+    """A slip of the pen must not look like work that is done already."""
+    result = invoke("jobs", verb, *named, "--yes")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "no job matches\n", said)
+
+
+def test_a_misspelt_name_beside_one_that_matches_is_pointed_out(app: Onward, invoke: Invoke, mails: list[str]) -> None:
+    """What is done for the one hides that nothing is done for the other."""
+    result = invoke("jobs", "cancel", "--type", "echo", "--type", "fial", "--dry-run", "--json")
+    assert json.loads(result.stdout)["matched"] == 3
+    assert result.stderr == "No job of the store is of the type 'fial': did you mean 'fail'?\n"
+    assert "did you mean 'fail'?\nNo jobs.\n" in invoke("jobs", "list", "--type", "fial").stderr
+
+
+def test_a_long_list_of_names_is_not_told(app: Onward, invoke: Invoke) -> None:
+    """A store of many types would fill the screen."""
+    for number in range(25):
+        app.enqueue(app.definitions["echo"], "a", queue=f"tenant-{number}")
+    assert invoke("jobs", "cancel", "--queue", "xyz").stderr == "No job of the store is in the queue 'xyz'.\n"
+
+
+def test_what_the_application_declares_is_no_slip(onward: Run) -> None:
+    """No job of it may have been enqueued yet, nor be left."""
+    assert onward("-A", "shop:app", "migrate").returncode == 0
+    said = onward("-A", "shop:app", "jobs", "cancel", "--type", "broken", "--queue", "mail", "--type", "brokn")
+    slip = "No job of the store is of the type 'brokn', and the application declares none: did you mean 'broken'?\n"
+    assert (said.returncode, said.stdout, said.stderr) == (0, "no job matches\n", slip)

@@ -10,7 +10,7 @@ import click
 from onward.cli.actor import actor_option
 from onward.cli.asking import may_go_on
 from onward.cli.output import escape, put, put_json, say, say_error, usage_error
-from onward.cli.target import app_option, json_option, onward_as_typed, open_store, target, url_option
+from onward.cli.target import app_option, json_option, onward_as_typed, open_store, open_store_and_application, target, url_option
 from onward.cli.whole_number import WholeNumber
 from onward.status import Status
 
@@ -56,13 +56,15 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first."""
     from onward.cli.job_view import job_json, put_jobs
+    from onward.cli.strange_names import point_out_strange_names
     from onward.ids import is_id
     from onward.inspection import JobFilter
 
     if before is not None and not is_id(_id(before)):
         raise usage_error(f"--before is the id of a job, 26 characters, not {before!r:.60}")
     where = JobFilter(statuses=tuple(Status(one) for one in statuses), types=types, queues=queues, key=key, owner=owner)
-    with open_store() as store:
+    with open_store_and_application() as (store, app):
+        point_out_strange_names(store, app, where)
         found = _pages(store, where, limit, _id(before) if before else None)
         if as_json:
             for job in found:

@@ -9,7 +9,8 @@ from onward.bulk import BulkResult, check_bulk, run_bulk
 from onward.cli.actor import user_at_host
 from onward.cli.asking import may_go_on
 from onward.cli.output import escape, put, put_json, say, say_progress
-from onward.cli.target import open_store
+from onward.cli.strange_names import point_out_strange_names
+from onward.cli.target import open_store_and_application
 from onward.errors import InvalidDefinition
 from onward.inspection import BulkVerb, JobFilter
 
@@ -24,8 +25,9 @@ def act_on_all(verb: BulkVerb, where: JobFilter, *, dry_run: bool, yes: bool, ac
     if where == JobFilter():
         raise InvalidDefinition("say which jobs: their ids, or --status, --type, --queue, --key or --owner")
     where = check_bulk(verb, where)
-    with open_store() as store:
+    with open_store_and_application() as (store, app):
         matched = store.count(where)
+        point_out_strange_names(store, app, where)
         if dry_run or not matched:
             _tell(BulkResult(verb=verb, matched=matched), as_json, dry_run=dry_run)
             return 0

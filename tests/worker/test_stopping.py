@@ -6,6 +6,8 @@ import asyncio
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -248,3 +250,40 @@ def test_a_map_that_is_full_says_so_once_and_goes_on(caplog: pytest.LogCaptureFi
     started.remove(0)
     assert started.add("1" * 26) == 0
     assert started.ids() == ["1" * 26]
+
+
+STUBBORN = """
+import asyncio, threading
+from onward import Onward, define_job
+
+begun = threading.Event()
+
+
+async def stubborn():
+    begun.set()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except {caught}:
+            {then}
+
+
+work = define_job("work", stubborn)
+app = Onward("memory://", jobs=[work])
+job = app.enqueue(work)
+worker = app.worker(grace="50ms")
+worker.start()
+assert begun.wait(30)
+worker.stop()
+print(worker.was_clean, job.refresh().status.value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("caught", "then"), [("asyncio.CancelledError", "pass"), ("BaseException as error", "if isinstance(error, GeneratorExit): return")]
+)
+def test_a_program_ends_in_silence_beside_an_async_handler_that_did_not(caught: str, then: str) -> None:
+    """Python closes what is left of it at the exit. The worker has said that it was given up, and there is nothing more to do about it."""
+    source = STUBBORN.format(caught=caught, then=then)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("False queued\n", "", 0)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from typing import Any
 
 logger = logging.getLogger("onward.worker")
 
@@ -25,6 +26,7 @@ class EventLoop:
                 return
             if self._loop is None:
                 loop = asyncio.new_event_loop()
+                loop.set_exception_handler(self._tell)
                 try:
                     threading.Thread(target=self._serve, args=(loop,), name="onward-loop", daemon=True).start()
                 except BaseException:
@@ -38,6 +40,11 @@ class EventLoop:
             if self._loop is not None and not self._is_closed:
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._is_closed = True
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """As asyncio does, but for a task that is left when the loop is closed: that its handler was given up has been said."""
+        if not (self._is_closed and "task" in context):
+            loop.default_exception_handler(context)
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)

@@ -117,15 +117,15 @@ class Executor:
 
     async def execute_async(self, run: Run) -> Settlement:
         """Run an async handler. Never raises, not even when its task is cancelled."""
-        limit = run.limit
+        limit, loop = run.limit, asyncio.get_running_loop()
         run.task = asyncio.current_task()
-        timer = None if limit is None else asyncio.get_running_loop().call_later(limit, run.time_out)
+        timer = None if limit is None else loop.call_later(limit, run.time_out)
         try:
             ending = await self._begin(run)
         except BaseException as error:  # noqa: BLE001 - as above
-            await _after(run, timer)
+            await _after(run, timer, loop)
             return self.conclude(run, error)
-        await _after(run, timer)
+        await _after(run, timer, loop)
         return self.conclude(run, ending)
 
     def conclude(self, run: Run, ending: object) -> Settlement:
@@ -203,8 +203,10 @@ def _completed_before(run: Run, outcome: Outcome, ending: object) -> Completed:
     return Completed(error=error)
 
 
-async def _after(run: Run, timer: asyncio.TimerHandle | None) -> None:
+async def _after(run: Run, timer: asyncio.TimerHandle | None, loop: asyncio.AbstractEventLoop) -> None:
     """An async handler has ended. Whether its transaction was committed is asked in a thread, since the store may be slow to answer."""
+    if not loop.is_running():
+        raise GeneratorExit  # Python collects a handler that was given up: it has not ended by itself, and nobody asks for its outcome
     run.task = None
     if timer is not None:
         timer.cancel()

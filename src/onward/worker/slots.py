@@ -349,6 +349,8 @@ class Slots:
             else:
                 self._mark(run)
                 settlement = await self._executor.execute_async(run)
+        except GeneratorExit:
+            raise
         except BaseException as error:  # noqa: BLE001 - as above
             settlement = unconcluded(run.claim, error)
         picked = self._leave(run, settlement)

@@ -6,10 +6,12 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onward.app import Onward
 from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import define_job
@@ -279,3 +281,30 @@ def test_two_async_jobs_that_run_alone_never_meet(make_worker: MakeWorker, store
     work_off(make_worker(work, concurrency=4))
     assert {store.get(job.id).status for job in jobs} == {Status.COMPLETED}
     assert most == [1]
+
+
+def test_an_embedded_worker_names_the_jobs_that_it_cannot_isolate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One of them that kills its process ends the program that the worker is embedded in, and nobody would have been told."""
+    jobs = [
+        define_job(name, lambda payload: None, payload=str, isolated=is_it)
+        for name, is_it in (("resize", True), ("crop", True), ("mail", False))
+    ]
+    jobs.append(define_job("convert", lambda payload: None, payload=str, isolated=True, queue="slow"))
+    app = Onward(f"sqlite:///{tmp_path}/jobs.db", jobs=jobs)
+
+    def warned(**options: Any) -> list[str]:
+        caplog.clear()
+        app.worker(drain=True, **options).run()
+        return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+    (said,) = warned(queues=["default"])
+    assert "(crop, resize); pass app.worker(application='module:attribute')" in said
+    assert "(convert, crop, resize)" in warned()[0]
+    assert warned(queues=["mail"]) == []
+    assert warned(application="tests.worker.isolated_app:app") == []
+
+
+def test_a_store_in_memory_leads_no_process_to_its_jobs(make_worker: MakeWorker, caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to pass, so there is nothing to say."""
+    make_worker(define_job("resize", lambda payload: None, payload=str, isolated=True), drain=True).run()
+    assert [one for one in caplog.records if one.levelno == logging.WARNING] == []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from enum import Enum
+from typing import Any
 
 from onward.clock import Clock
+from onward.definition import JobDefinition
 from onward.driver import Store
 from onward.turn import Extension
 from onward.worker.run import Run
@@ -23,6 +26,17 @@ class Answer(Enum):
     """A person asked for it meanwhile."""
     FAILED = "failed"
     """The store could not be asked, so the job is given back."""
+
+
+def warn_of_isolated_here(definitions: Iterable[JobDefinition[Any]], queues: Sequence[str]) -> None:
+    """Say at the start of a worker which of its jobs are isolated by their rule, and will have no process of their own all the same."""
+    concerned = sorted(one.name for one in definitions if one.isolated and (not queues or one.queue in queues))
+    if concerned:
+        logger.warning(
+            "isolated jobs have no process of their own in this worker: they run in this one with nothing beside them, and one that kills "
+            "it ends the program (%s); pass app.worker(application='module:attribute'), such as 'myapp.jobs:app'",
+            ", ".join(concerned),
+        )
 
 
 class Isolation:

@@ -26,7 +26,7 @@ from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
 from onward.worker.isolated_processes import IsolatedProcesses
-from onward.worker.isolation import Isolation
+from onward.worker.isolation import Isolation, warn_of_isolated_here
 from onward.worker.lease_owner import make_lease_owner
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
@@ -101,6 +101,7 @@ class Worker:
         self.finished = threading.Event()
         """Set when the worker has stopped and given everything back."""
         self._store = store
+        self._definitions = definitions
         self._reconcilers = tuple(reconcilers)
         self._must_end_when_stuck = supervised or drain
         self._concurrency = concurrency
@@ -119,6 +120,7 @@ class Worker:
         )
         pulse = Pulse(clock, min(leases) / 3)
         processes = None
+        self._lacks_application = application is None and store.capabilities.survives_process
         if application is not None and store.capabilities.survives_process:
             processes = IsolatedProcesses(application, executor, lease_owner=self.lease_owner)
         self.slots = Slots(concurrency, executor, self._ring, Isolation(store, clock), started=started, processes=processes)
@@ -189,6 +191,8 @@ class Worker:
         """
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
+        if self._lacks_application:
+            warn_of_isolated_here(self._definitions, self._queues)
         try:
             self._serve()
         except KeyboardInterrupt:

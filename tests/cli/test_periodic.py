@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from msgspec.structs import replace
 
 from onward.app import Onward
+from onward.cli.periodic import says_declared
 from onward.periodic import Periodic
+from onward.periodic_jobs import PeriodicJobs
 from tests.cli.conftest import Run
 
 DECLARING = """
@@ -52,6 +56,39 @@ def test_one_is_made_listed_shown_paused_run_and_deleted(declaring: Run) -> None
     assert declaring("resume", "nightly").stdout == "nightly: not paused\n"
     assert len(declaring("run", "greet").stdout.strip()) == 26
     assert declaring("delete", "greet").stdout == "greet: deleted\n"
+
+
+def test_moments_are_shown_in_the_zone_of_the_rule_as_well(declaring: Run) -> None:
+    """Whoever wrote 02:30 in Paris looks for 02:30."""
+    lines = declaring("show", "nightly", "--moments", "2").stdout.splitlines()
+    for line in (one for one in lines if one.startswith(("next ", "moment "))):
+        assert re.search(r"0[01]:30:00Z.* = \d{4}-\d\d-\d\d 02:30:00\+0[12]:00 Europe/Paris$", line), line
+    declaring("put", "greet", "send-welcome", '{"user_id": "a"}', "--every", "10m")
+    assert " = " not in declaring("show", "greet").stdout
+
+
+def test_show_says_who_declares_it(declaring: Run, onward: Run) -> None:
+    """It is the one who can change it."""
+
+    def declared(app: str) -> str:
+        shown = onward("-A", app, "periodic", "show", "nightly").stdout
+        return next(line.removeprefix("declared").strip() for line in shown.splitlines() if line.startswith("declared"))
+
+    assert onward("-A", "shop:app", "periodic", "put", "nightly", "broken", "--cron", "@daily").returncode == 0
+    assert declared("shop:app") == "at run time"
+    assert declared("declaring:app") == "in code, which takes the place of this one, made at run time, when a worker starts"
+    assert onward("-A", "declaring:app", "worker", "--drain").returncode == 0
+    assert declared("declaring:app") == declared("shop:app") == "in code"
+
+
+def test_what_another_application_declares_is_not_said_to_be_in_this_one(app: Onward) -> None:
+    """A person would look for it in the wrong code; or for code that is gone."""
+    theirs = Onward(store=app.store, jobs=[app.definitions["fail"]], periodic=[Periodic(app.definitions["fail"], "@daily", payload="x")])
+    theirs.worker(drain=True).run()
+    ours = Periodic(app.definitions["echo"], "@daily", payload="x")
+    periodic = PeriodicJobs(app.store, app.definitions, [ours])
+    assert says_declared(periodic.get("fail"), periodic) == "in code, which is not this application's"
+    assert says_declared(replace(periodic.get("fail"), paused_by="undeclared"), periodic) == "in code that is gone"
 
 
 def test_json_has_all_of_it(declaring: Run) -> None:

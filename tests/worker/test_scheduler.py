@@ -350,6 +350,21 @@ def test_a_poisoned_row_stops_only_itself(clock: FakeClock, poison: str, caplog:
     ]
 
 
+def test_code_that_takes_the_place_of_what_was_made_at_run_time_says_so_once(
+    store: MemoryStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a person set up is gone then, and the person is not there to see it."""
+    Onward(store=store, jobs=[report]).periodic.put(Periodic(report, every="1m", name="mine"))
+    for _ in range(2):
+        scheduler(store, Periodic(report, "@daily", name="mine")).tick()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        "periodic job mine was made at run time (Every 1m), and the code declares one of that name, which takes its place: "
+        "At 00:00 every day, in UTC"
+    )
+    assert store.periodic(["mine"]).rows[0].is_declared
+
+
 def test_moments_of_a_rule_that_is_another_one_now_are_counted_and_said(
     store: MemoryStore, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -59,7 +59,7 @@ def list_periodic(as_json: bool) -> None:
 def show(name: str, count: int, as_json: bool) -> None:
     """Show one periodic job, and its next moments.
 
-    They are those of its rule, also while it is paused.
+    They are those of its rule, also while it is paused, in UTC and in the time zone of the rule.
     """
     import msgspec
 
@@ -67,6 +67,7 @@ def show(name: str, count: int, as_json: bool) -> None:
 
     with _opened() as (periodic, now):
         row = periodic.get(name)
+        declared = says_declared(row, periodic)
     moments = row.moments(now, count)
     if as_json:
         put_json({**_as_json(row), "moments": msgspec.to_builtins(moments)})
@@ -75,12 +76,12 @@ def show(name: str, count: int, as_json: bool) -> None:
         ("name", row.name),
         ("type", row.request.type),
         ("when", row.rule.explain()),
-        ("declared", "in code" if row.is_declared else "at run time"),
+        ("declared", declared),
         ("catch_up", f"{row.rule.catch_up}, at most {row.rule.most_catch_up}" if row.rule.catch_up == "all" else row.rule.catch_up),
         ("overlap", row.rule.overlap),
         ("jitter", row.rule.jitter),
         ("queue", row.request.queue),
-        ("next", _next(row, now)),
+        ("next", _next(row, now) + ("" if row.paused_at else _there(row.next_moment, row))),
         ("last", _last(row, now)),
         ("last job", row.last_job_id or "-"),
         ("skipped", f"{row.skipped:,}"),
@@ -88,7 +89,7 @@ def show(name: str, count: int, as_json: bool) -> None:
     for label, value in lines:
         put(f"{label:<9}  {escape(value)}")
     for moment in moments:
-        put(f"{'moment':<9}  {utc(moment)}")
+        put(f"{'moment':<9}  {utc(moment)}{_there(moment, row)}")
 
 
 @command.command("put")
@@ -232,6 +233,27 @@ def _opened() -> Iterator[tuple[PeriodicJobs, datetime]]:
 
     with open_store_and_application() as (store, app):
         yield app.periodic if app else PeriodicJobs(store, Registry(), ()), store.clock.now()
+
+
+def says_declared(row: PeriodicJob, periodic: PeriodicJobs) -> str:
+    """Who says what it is. What an application declares is stored when a worker of it starts, and not before."""
+    if row.name in periodic.declared:
+        return "in code" if row.is_declared else "in code, which takes the place of this one, made at run time, when a worker starts"
+    if not row.is_declared:
+        return "at run time"
+    if row.paused_by == "undeclared":
+        return "in code that is gone"
+    return "in code, which is not this application's" if periodic.declared else "in code"
+
+
+def _there(moment: datetime, row: PeriodicJob) -> str:
+    """The moment as the clocks of its time zone show it, where that is another one than UTC."""
+    from onward.cron import read_zone
+
+    if row.rule.every is not None or row.rule.timezone == "UTC":
+        return ""
+    there = moment.astimezone(read_zone(row.rule.timezone)).isoformat(sep=" ", timespec="seconds")
+    return f" = {there} {row.rule.timezone}"
 
 
 def _next(row: PeriodicJob, now: datetime) -> str:

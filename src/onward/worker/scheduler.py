@@ -86,6 +86,11 @@ class Scheduler:
             written = [one.name for portion in _portions(changes) for one in self._write(portion)]
             for change in changes:
                 was = stored.get(change.row.name)
+                if was is not None and change.row.is_declared and not was.is_declared and was.name in written:
+                    logger.warning(
+                        "periodic job %s was made at run time (%s), and the code declares one of that name, which takes its place: %s",
+                        *(was.name, was.rule.explain(), change.row.rule.explain()),
+                    )
                 if was is not None and change.row.skipped > was.skipped and was.name in written:
                     missed = change.row.skipped - was.skipped
                     logger.warning("periodic job %s: its rule is another one; moments that were due by the old one: %d", was.name, missed)

@@ -12,10 +12,13 @@ from typing import get_args
 import onward
 import onward.errors
 from onward.context import JobContext
+from onward.cron import NICKNAMES, Cron
 from onward.definition import JobDefinition, Rules
 from onward.errors import OnwardError
 from onward.events import Event, EventName
 from onward.jobs import EnqueueOptions
+from onward.periodic import ITS_OWN, OPTIONS, Periodic, PeriodicJob
+from onward.periodic_jobs import PeriodicJobs
 from onward.retry import RetryPolicy
 from onward.settings import Settings, variable_of
 from onward.telemetry.log import describe
@@ -103,6 +106,29 @@ def test_the_page_of_jobs_says_the_right_defaults() -> None:
             default = parameters[name].default
             if name not in ("payload", "retry"):
                 assert cells[1].strip("`") == says_none.get(default, str(default)), name
+
+
+def test_all_that_a_periodic_job_can_be_told_is_on_its_page() -> None:
+    """With the right defaults; and what is stored of it, and every verb."""
+    page = sections("periodic.md")
+    told = page["Arguments of `Periodic`"]
+    assert set(told) == {"definition", "cron", *ITS_OWN}
+    parameters = inspect.signature(Periodic).parameters
+    for name, cells in told.items():
+        if name not in ("definition", "timezone", "name"):
+            assert cells[1].strip("`") == str(parameters[name].default or "none"), name
+    assert set(page["Options of its jobs"]) == OPTIONS
+    assert set(page["What is stored"]) == set(PeriodicJob.__struct_fields__)
+    verbs = {name for name in vars(PeriodicJobs) if not name.startswith("_")}
+    assert set(page["`app.periodic`"]) == {"declared", *(name for name in verbs if f"a{name}" in verbs)}
+
+
+def test_every_nickname_of_a_cron_expression_is_on_the_page() -> None:
+    """And means what it says there."""
+    text = (REFERENCE / "periodic.md").read_text(encoding="utf-8")
+    told = {name: line.split("`")[-2] for line in text.splitlines() for name in re.findall(r"`(@[a-z]+)`", line)}
+    assert told == NICKNAMES
+    assert all(Cron(example).explain() for example in ("0 0 L * *", "0 0 LW * *", "0 0 * jan-dec sun", "0 0 * * 1L", "*/60 */24 * * *"))
 
 
 def test_every_setting_is_on_the_page_with_its_variable_and_default() -> None:

@@ -257,7 +257,10 @@ def _read_queues(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"must be names of queues, such as mail,default, not {value!r}")
-    return check_queues(tuple(stripped for name in names if (stripped := name.strip())))
+    named = tuple(stripped for name in names if (stripped := name.strip()))
+    if isinstance(value, str) and value.strip() and not named:
+        raise TypeError(f"must be names of queues, such as mail,default, not {value!r}; leave it out to serve every queue")
+    return check_queues(named)
 
 
 def _count_up_to(most: int) -> Callable[[Any], int]:

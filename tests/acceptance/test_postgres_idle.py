@@ -106,7 +106,7 @@ def test_one_job_does_not_make_twenty_idle_workers_storm_the_server(fleet: Fleet
 
 
 def test_idle_workers_leave_the_server_alone(fleet: Fleet) -> None:
-    """A minute of nothing: polls behind the notifications, their proof, sweeps and looks at periodic jobs, in under ten statements a worker.
+    """A minute of nothing: polls behind the notifications, their proof, sweeps, looks at periodic jobs, in under ten statements a worker.
 
     On average: what comes every thirty seconds comes two or three times in a minute.
     """

@@ -99,6 +99,8 @@ WRONG: list[tuple[str, Any]] = [
     ("url", 5),
     ("url", "a\nb"),
     ("queues", 5),
+    ("queues", ","),
+    ("queues", " , , "),
     ("queues", [1]),
 ]
 

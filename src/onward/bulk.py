@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from typing import get_args
 
@@ -12,12 +13,20 @@ from msgspec.structs import replace
 from onward.actions import NewAction, new_action
 from onward.driver import Store
 from onward.errors import InvalidDefinition, OnwardError
-from onward.inspection import MEANT_FOR, BulkVerb, JobFilter
+from onward.inspection import MEANT_FOR, Acted, BulkVerb, JobFilter
 from onward.spelling import did_you_mean, shown
 from onward.status import Status
 
-PORTION = 100
-"""Jobs in one commit: few enough that workers and enqueues get their turn between two."""
+PAGE = 100
+"""Jobs that are looked up at once, and in one commit at most."""
+FEWEST = 5
+HOLD = 0.005
+"""Seconds that one commit should take."""
+HOLD_OF_ONE_WRITER = 0.0005
+"""The same where nobody else can write meanwhile: workers and enqueues wait so long for their turn, twice for each job."""
+REST = 2
+"""How many times as long as a commit took is left to the others behind it."""
+LONGEST_REST = 0.05
 MOST_REASONS = 100
 """Refusals that are kept with their reason."""
 logger = logging.getLogger("onward.actions")
@@ -88,15 +97,37 @@ def run_bulk(
 
 
 def _portions(store: Store, where: JobFilter, result: BulkResult) -> Iterator[BulkResult]:
-    """Gives the result as it is after each."""
+    """Gives the result as it is after each commit."""
     before: str | None = None
-    while page := store.find(where, limit=PORTION, before=before):
+    at_once = FEWEST
+    hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
+    while page := store.find(where, limit=PAGE, before=before):
         before = page[-1].id
-        acted = store.act(result.verb, [job.id for job in page], where.statuses, action=result.action_id)
-        reasons = list((result.reasons | acted.refused).items())[:MOST_REASONS]
-        done, refused = result.done + len(acted.done), result.refused + len(acted.refused)
-        result = replace(result, done=done, refused=refused, reasons=dict(reasons))
-        yield result
+        ids = [job.id for job in page]
+        while ids:
+            portion, ids = ids[:at_once], ids[at_once:]
+            began = time.monotonic()
+            acted = store.act(result.verb, portion, where.statuses, action=result.action_id)
+            took = time.monotonic() - began
+            result = _added(result, acted)
+            yield result
+            at_once = portion_behind(len(portion), took, hold)
+            time.sleep(min(REST * took, LONGEST_REST))
+
+
+def portion_behind(count: int, took: float, hold: float) -> int:
+    """How many to take at once, so that it takes ``hold`` seconds, behind a commit of so many that took so long.
+
+    It grows by half at most, and shrinks at once.
+    """
+    fitting = int(count * hold / took) if took > 0 else PAGE
+    return max(min(fitting, count + count // 2, PAGE), FEWEST)
+
+
+def _added(result: BulkResult, acted: Acted) -> BulkResult:
+    reasons = list((result.reasons | acted.refused).items())[:MOST_REASONS]
+    done, refused = result.done + len(acted.done), result.refused + len(acted.refused)
+    return replace(result, done=done, refused=refused, reasons=dict(reasons))
 
 
 def _end(store: Store, action: NewAction, result: BulkResult) -> None:

@@ -37,6 +37,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """True when jobs can join the caller's transaction (``within=``)."""
     survives_process: bool = True
     """False for memory: accepted jobs end with the process."""
+    has_one_writer: bool = False
+    """True when a write keeps every other one waiting until it is committed, whatever it writes."""
     waits_for_keys: bool = False
     """True when an enqueue waits for another transaction that has taken its key: it must not keep others waiting that have nothing to
     do with the key."""

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from onward import Onward, OutcomeUnknown, bulk
+from onward import Onward, OutcomeUnknown
 from onward.errors import StoreError
 from onward.ids import new_id
 from onward.inspection import BulkVerb
@@ -24,8 +24,6 @@ from tests.torture.history import LETTER, LETTERS, History
 
 AT_ONCE = 35
 """Letters that are written together."""
-PORTION = 10
-"""Jobs in a commit of a verb for many: a tenth of the usual, so that few jobs make several."""
 PAUSE = 0.3
 """Seconds between two things that are done, on average."""
 PATIENCE = 60.0
@@ -112,7 +110,6 @@ class Person:
 
 
 def main(seed: str) -> None:
-    bulk.PORTION = PORTION
     app = planted.spoil(Onward(jobs=JOBS.values()))
     person = Person(app, History(role="person"), random.Random(seed))
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from onward import InvalidDefinition, Onward, StoreBusy, define_job
-from onward.bulk import PORTION, BulkResult, check_bulk
+from onward.bulk import FEWEST, PAGE, BulkResult, check_bulk, portion_behind
 from onward.inspection import MEANT_FOR, BulkVerb, JobFilter
 from onward.status import Status
 
@@ -63,12 +63,14 @@ def test_a_verb_that_is_none_names_the_nearest() -> None:
 
 def test_all_that_match_are_meant_and_no_others(app: Onward) -> None:
     """Over several portions, and not those of another queue."""
-    app.enqueue_many([note.new_job(None) for _ in range(2 * PORTION + 1)])
+    app.enqueue_many([note.new_job(None) for _ in range(2 * PAGE + 1)])
     left = app.enqueue(other)
     told: list[BulkResult] = []
     result = app.bulk("cancel", queue="notes", on_progress=told.append)
     assert (result.matched, result.done, result.refused, result.was_stopped) == (201, 201, 0, False)
-    assert [one.done for one in told] == [100, 200, 201]
+    done = [one.done for one in told]
+    assert done == sorted(set(done))
+    assert (done[0], done[-1]) == (FEWEST, 201)
     assert [job.id for job in app.find(status="queued", limit=1000)] == [left.id]
     assert app.bulk("cancel", queue="notes").matched == 0
 
@@ -104,21 +106,21 @@ def test_a_dry_run_counts_and_changes_nothing(app: Onward) -> None:
 
 def test_it_can_be_stopped_and_repeated(app: Onward) -> None:
     """What was done stays done; the same call goes on with the rest."""
-    app.enqueue_many([note.new_job(None) for _ in range(2 * PORTION + 1)])
+    app.enqueue_many([note.new_job(None) for _ in range(2 * PAGE + 1)])
     stopped = app.bulk("cancel", queue="notes", on_progress=lambda result: False)
-    assert (stopped.matched, stopped.done, stopped.was_stopped) == (201, 100, True)
+    assert (stopped.matched, stopped.done, stopped.was_stopped) == (201, FEWEST, True)
     again = app.bulk("cancel", queue="notes", on_progress=lambda result: None)
-    assert (again.matched, again.done, again.was_stopped) == (101, 101, False)
+    assert (again.matched, again.done, again.was_stopped) == (201 - FEWEST, 201 - FEWEST, False)
 
 
 def test_what_is_enqueued_meanwhile_is_not_meant(app: Onward) -> None:
     """Else a producer that never rests would keep it from ending."""
-    app.enqueue_many([note.new_job(None) for _ in range(PORTION + 1)])
-    result = app.bulk("cancel", queue="notes", on_progress=lambda _: app.enqueue(note) is None)
-    assert result.done == 100
-    result = app.bulk("cancel", queue="notes", on_progress=lambda _: bool(app.enqueue(note)))
-    assert (result.matched, result.done) == (2, 2)
-    assert len(app.find(status="queued")) == 1
+    app.enqueue_many([note.new_job(None) for _ in range(2 * PAGE)])
+    newer: list[str] = []
+    result = app.bulk("cancel", queue="notes", on_progress=lambda _: newer.append(app.enqueue(note).id))
+    assert (result.matched, result.done) == (200, 200)
+    assert len(newer) > 2
+    assert sorted(job.id for job in app.find(status="queued", limit=1000)) == newer
 
 
 def test_those_that_are_refused_are_counted_with_their_reasons(app: Onward) -> None:
@@ -134,7 +136,7 @@ def test_those_that_are_refused_are_counted_with_their_reasons(app: Onward) -> N
 
 def test_the_reasons_that_are_kept_are_bounded(app: Onward) -> None:
     """A hundred tell what is wrong; a million would fill the memory."""
-    for number in range(PORTION + 20):
+    for number in range(PAGE + 20):
         app.cancel(app.enqueue(note, key=f"k{number}"))
         app.enqueue(note, key=f"k{number}")
     result = app.bulk("retry", status="cancelled")
@@ -143,7 +145,7 @@ def test_the_reasons_that_are_kept_are_bounded(app: Onward) -> None:
 
 def test_what_was_done_is_on_record(app: Onward, caplog: pytest.LogCaptureFixture) -> None:
     """Who, what, for which, how many; and a line of the log says the same."""
-    app.enqueue_many([note.new_job(None) for _ in range(PORTION + 1)])
+    app.enqueue_many([note.new_job(None) for _ in range(PAGE + 1)])
     with caplog.at_level("INFO", "onward.actions"):
         result = app.bulk("cancel", queue="notes", actor="ada")
     (action,) = app.actions()
@@ -164,18 +166,18 @@ def test_looking_leaves_no_record(app: Onward) -> None:
 
 
 def test_one_that_was_stopped_says_how_far_it_came(app: Onward, caplog: pytest.LogCaptureFixture) -> None:
-    app.enqueue_many([note.new_job(None) for _ in range(2 * PORTION)])
+    app.enqueue_many([note.new_job(None) for _ in range(2 * PAGE)])
     with caplog.at_level("INFO", "onward.actions"):
         app.bulk("cancel", queue="notes", on_progress=lambda _: False)
     (action,) = app.actions()
-    assert (action.matched, action.done, action.was_stopped, action.finished_at is None) == (200, 100, True, False)
+    assert (action.matched, action.done, action.was_stopped, action.finished_at is None) == (200, FEWEST, True, False)
     assert "by somebody, " in caplog.messages[0]
-    assert ": 100 of 200 done, 0 refused, stopped (action " in caplog.messages[0]
+    assert f": {FEWEST} of 200 done, 0 refused, stopped (action " in caplog.messages[0]
 
 
 def test_one_that_an_error_ended_says_how_far_it_came(app: Onward) -> None:
     """Of the caller's own, or Ctrl-C."""
-    app.enqueue_many([note.new_job(None) for _ in range(2 * PORTION)])
+    app.enqueue_many([note.new_job(None) for _ in range(2 * PAGE)])
 
     def interrupt(result: BulkResult) -> None:
         raise KeyboardInterrupt
@@ -183,7 +185,7 @@ def test_one_that_an_error_ended_says_how_far_it_came(app: Onward) -> None:
     with pytest.raises(KeyboardInterrupt):
         app.bulk("cancel", queue="notes", on_progress=interrupt)
     (action,) = app.actions()
-    assert (action.done, action.was_stopped) == (100, True)
+    assert (action.done, action.was_stopped) == (FEWEST, True)
 
 
 def test_a_store_that_fails_at_the_end_takes_nothing_back(
@@ -229,3 +231,12 @@ def test_actions_are_asked_for_in_pages(app: Onward) -> None:
     for given in ({"limit": 0}, {"limit": wrong}, {"before": "x"}):
         with pytest.raises(InvalidDefinition, match=r"limit= is a whole number|before= is the id of an action, 26 characters"):
             app.actions(**given)
+
+
+@pytest.mark.parametrize(
+    ("count", "took", "then"),
+    [(10, 0.0005, 10), (10, 0.00025, 15), (10, 0.001, 5), (10, 0.1, FEWEST), (100, 0.00001, PAGE), (10, 0.0, 15), (5, 0.0004, 6)],
+)
+def test_a_portion_is_as_large_as_fits_into_the_time_of_a_commit(count: int, took: float, then: int) -> None:
+    """On a slow disk the others wait for fewer jobs."""
+    assert portion_behind(count, took, 0.0005) == then

@@ -63,7 +63,7 @@ class SQLiteStore(Store):
     so that tests can say "nfs". Nothing is opened before the first use.
     """
 
-    capabilities = Capabilities(name="sqlite")
+    capabilities = Capabilities(name="sqlite", has_one_writer=True)
 
     def __init__(
         self,

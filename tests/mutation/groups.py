@@ -18,7 +18,7 @@ _SQLITE = (
 _MEMORY = ("tests/drivers/test_memory.py", "tests/drivers/test_sqlite_url.py")
 # What beside its statements makes a file a store.
 _FILE = (
-    *(f"tests/drivers/test_{name}.py" for name in ("sqlite_courtesy", "sqlite_wake", "durability")),
+    *(f"tests/drivers/test_{name}.py" for name in ("sqlite_courtesy", "sqlite_wake", "sqlite_kqueue", "durability")),
     "tests/outage_kinds/test_damaged_index.py",
 )
 _OPERATIONS = (

@@ -97,7 +97,7 @@ class Inotify:
 
 
 class Kqueue:
-    """The same on macOS and the BSDs. Not tested there; the poll behind it finds what it misses."""
+    """The same on macOS and the BSDs. Tested with a stand-in for their kernel, not there; the poll behind it finds what it misses."""
 
     def __init__(self, path: Path) -> None:
         kernel: Any = select
@@ -112,7 +112,7 @@ class Kqueue:
             if name in self._open:
                 continue
             try:
-                descriptor = os.open(name, os.O_RDONLY | CLOEXEC)
+                descriptor = os.open(name, os.O_RDONLY)
             except OSError:
                 continue
             self._open[name] = descriptor

@@ -236,6 +236,25 @@ def test_a_second_migrator_waits_without_a_transaction(tables: PostgresTables, i
         assert watcher.execute("SELECT version FROM onward.schema_version").fetchall() == [(number,) for number in migrations()]
 
 
+def test_a_store_that_waits_for_another_migration_is_in_no_transaction(tables: PostgresTables, connection: psycopg.Connection[Any]) -> None:
+    """Also its look at the version must not begin one. Whoever lists the server's sessions finds the one that waits under Onward's name."""
+    activity = "SELECT state FROM pg_stat_activity WHERE application_name = 'onward' AND datname = current_database()"
+    with tables.connected() as first, closing(tables.store(migrate=True)) as store:
+        first.execute("BEGIN")
+        first.execute("SELECT pg_advisory_xact_lock(hashtextextended('onward migrate onward', 0))")
+        with in_background(store.open) as end:
+            try:
+                rests = 0
+                for _ in _patiently("the store rests between two tries"):
+                    rests += connection.execute(activity).fetchall() == [("idle",)]
+                    if rests == 20:
+                        break
+            finally:
+                first.execute("ROLLBACK")
+            assert end() == []
+        assert version(connection, "onward") == newest()
+
+
 def test_workers_do_not_notice_a_migration(tables: PostgresTables) -> None:
     """They go on claiming while a column and an index are added, and while the migration waits for somebody's open transaction."""
     tables.load("1")

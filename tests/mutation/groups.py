@@ -37,6 +37,7 @@ _POSTGRES = (
         f"tests/drivers/test_postgres{name}.py"
         for name in ("", "_alone", "_bulk", "_claim", "_lanes", "_lists", "_plans", "_transaction", "_errors", "_url", "_wake", "_settings")
     ),
+    "tests/drivers/test_postgres_migrations.py",
     "tests/drivers/test_postgres_examine.py",
     "tests/drivers/test_bounds.py",
     *(

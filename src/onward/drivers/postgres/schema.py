@@ -76,7 +76,7 @@ class Schema:
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
         try:
-            with StoreConnection.connect(complete(self._url, "onward"), autocommit=True, prepare_threshold=None) as connection:
+            with StoreConnection.connect(complete(self._url, "onward"), autocommit=True) as connection:
                 connection.deadlines, connection.patience = Deadlines(), ANSWER_WITHIN
                 yield connection
         except (psycopg.Error, OSError) as error:

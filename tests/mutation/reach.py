@@ -96,13 +96,14 @@ def _record_portion(items: list[pytest.Item], say: Say) -> None:
     def begin(item: pytest.Item) -> None:
         measured.switch_context(name_of(item))
         asked.clear()
+        say({"patience": _PATIENCE, "by": name_of(item)})
 
     for item, has_passed, seconds in run_items(items, begin):
         statements[name_of(item)] = sorted(asked)
         tests[name_of(item)] = round(seconds, 4)
         if not has_passed:
             failed.append(name_of(item))
-        say({"patience": _PATIENCE})
+    say({"patience": _PATIENCE})
     measured.stop()
     data = measured.get_data()
     lines: dict[str, dict[str, list[str]]] = {}
@@ -141,7 +142,9 @@ def _files_of(store: str) -> dict[str, str]:
 
 def _add(reach: Reach, said: Mapping[str, Any], asked_for: Sequence[str], has_hung: bool) -> None:
     if has_hung or "tests" not in said:
-        raise RuntimeError(f"the recording of {asked_for[0]} and {len(asked_for) - 1} more did not end: {said.get('error', 'it hung')}")
+        where = said.get("by", "what comes before and behind the tests")
+        why = said.get("error", f"{'it hung' if has_hung else 'its process ended'} in {where}")
+        raise RuntimeError(f"the recording of {asked_for[0]} and {len(asked_for) - 1} more did not end: {why}")
     failed = set(said["failed"])
     reach.failed += sorted(failed)
     reach.tests |= {test: seconds for test, seconds in said["tests"].items() if test not in failed}

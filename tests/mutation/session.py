@@ -31,7 +31,7 @@ class _Instead:
     def __init__(self, without: Sequence[str], work: Callable[[list[pytest.Item]], None]) -> None:
         self.without = (*NOT_USED, *without)
         self.work = work
-        self.has_worked = False
+        self.has_worked = self.has_ended = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -42,11 +42,15 @@ class _Instead:
         if not session.testsfailed:
             self.has_worked = True
             self.work(session.items)
+            self.has_ended = True
         return True
 
 
 def with_collected(tests: Tests, work: Callable[[list[pytest.Item]], None]) -> bool:
-    """Collect these tests and hand them over. False if they could not be collected: then nothing was done."""
+    """Collect these tests and hand them over. False if they could not be collected: then nothing was done.
+
+    Raises ``RuntimeError`` when what was to be done with them failed: pytest prints why, and says nothing of it to its caller.
+    """
     instead = _Instead(tests.without, work)
     # The same examples for every mutant, nothing remembered, and no time spent on making a failure small.
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
@@ -55,6 +59,8 @@ def with_collected(tests: Tests, work: Callable[[list[pytest.Item]], None]) -> b
     )
     hypothesis.settings.load_profile("mutation")
     pytest.main([*_QUIET, *tests.paths], plugins=[instead])
+    if instead.has_worked and not instead.has_ended:
+        raise RuntimeError("what was to be done with the tests has failed; the reason stands above")
     return instead.has_worked
 
 

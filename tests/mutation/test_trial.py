@@ -124,6 +124,17 @@ def test_a_test_that_fails_anyway_kills_nothing(tmp_path: Path) -> None:
     assert (verdict, [one.partition("::")[2] for one in failed]) == ("unreached", ["test_seconds"])
 
 
+def test_a_recording_that_came_to_no_end_proves_nothing(tmp_path: Path) -> None:
+    """Else every mutant would seem to be reached by no test; also in the next run, which reads what this one has kept."""
+    (tmp_path / "test_fatal.py").write_text("import os\n\ndef test_it():\n    os._exit(1)\n")
+    asked = [sys.executable, "-c", SCRIPT, BOUNDARY, str(tmp_path / "test_fatal.py")]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 1
+    assert "its process ended in" in done.stdout + done.stderr
+    assert "::test_it" in done.stdout + done.stderr
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
 def test_a_failure_outside_the_test_itself_is_noticed_too(tmp_path: Path) -> None:
     """A mutant that uses up the memory makes the report of its failure fail as well."""
     (tmp_path / "conftest.py").write_text(

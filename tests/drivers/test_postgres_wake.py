@@ -502,6 +502,18 @@ def test_an_error_that_is_none_of_the_database_s_is_logged_with_its_traceback(
     assert caplog.records[0].exc_info is not None
 
 
+def test_a_server_that_refuses_to_listen_is_told(line: Line, make_waker: Callable[..., Waker], caplog: pytest.LogCaptureFixture) -> None:
+    """As a standby does. A connection that only seems to listen would be trusted until its first ping is missed, and blamed on a pooler."""
+    line.channel = ""  # no name
+    waker = make_waker(timing=QUICK)
+    until(lambda: len(line.heard_by) == 3, lambda: waker.wait(0.02))
+    assert not waker.is_proven
+    assert line.pings == 0
+    (told,) = warnings(caplog)
+    assert "zero-length" in told
+    assert caplog.records[0].exc_info is None
+
+
 def test_a_burst_is_heard_in_few_pieces_while_the_worker_is_busy(line: Line) -> None:
     """Thousands a second would otherwise take the processor away from the handlers, to say what is known already."""
 

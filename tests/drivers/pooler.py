@@ -23,13 +23,15 @@ ENDS_A_REQUEST = b"QS"
 class Pooler:
     """Lends a connection for a ``transaction`` or for a whole ``session``, the one that came back last. Use in a ``with`` block.
 
-    All its connections to the server are to the database of ``url``. Like PgBouncer before 1.21 it knows nothing of prepared statements.
+    All its connections to the server are to the database of ``url``, and there are never more than ``most``. Like PgBouncer before 1.21
+    it knows nothing of prepared statements.
     Notifications come through only beside an answer.
     """
 
-    def __init__(self, url: str, lends_for: Literal["transaction", "session"]) -> None:
+    def __init__(self, url: str, lends_for: Literal["transaction", "session"], most: int = 100) -> None:
         self._server = url
         self._lends_for = lends_for
+        self._most = most
         self._idle: list[Lent] = []
         self._all: list[Lent] = []
         self._clients: list[socket.socket] = []
@@ -103,6 +105,8 @@ class Pooler:
         try:
             return self._idle.pop()
         except IndexError:
+            if len(self._all) == self._most:
+                raise EOFError("there is none to lend") from None
             self._all.append(Lent(self._server))
             return self._all[-1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from onward.drivers.postgres.connections import Connections
 from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.examine import asking, clock, release
 from onward.drivers.postgres.migrate import newest
+from onward.drivers.postgres.route import pooler as look_for_a_pooler
 from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.upkeep import OLD_TRANSACTIONS, old_transactions
 from onward.drivers.sql.migrations import TABLES
@@ -69,12 +71,18 @@ def tables(url: str) -> PostgresTables:
     return PostgresTables(url)
 
 
-@pytest.fixture
-def database(url: str) -> Iterator[tuple[Database, StatementText]]:
+@contextmanager
+def connected(url: str) -> Iterator[tuple[Database, StatementText]]:
     """What the looks are given, for those that a test asks by themselves."""
     connections, text = Connections(url, most=2, timeout=5, prepare=True), StatementText("onward", notify=True)
     yield Database(connections, text, SystemClock(), timeout=5, place="here", check=lambda: None), text
     connections.close()
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[tuple[Database, StatementText]]:
+    with connected(url) as given:
+        yield given
 
 
 @pytest.fixture
@@ -214,6 +222,7 @@ def test_a_server_that_is_too_old_is_refused() -> None:
         ("statement_timeout", "500ms", "timeouts", "warning", "statement_timeout = 500 ms"),
         ("lock_timeout", "20ms", "timeouts", "warning", "lock_timeout = 20 ms"),
         ("idle_in_transaction_session_timeout", "900ms", "timeouts", "warning", "idle_in_transaction_session_timeout = 900 ms"),
+        ("idle_session_timeout", "900ms", "timeouts", "warning", "= 900 ms: work of Onward's"),
     ],
 )
 def test_a_setting_that_weakens_a_promise_is_named(url: str, setting: str, value: str, name: str, level: str, part: str) -> None:
@@ -313,6 +322,21 @@ def test_a_server_that_has_hardly_a_connection_left_is_named(broken_server: OwnS
             opened.enter_context(psycopg.connect(broken_server.url, autocommit=True))
         found = named(examined(broken_server.url), "connections")
     assert (found.level, "of 9 are in use" in found.text) == ("warning", True), found
+
+
+def test_a_timeout_that_only_newer_servers_have_is_named_there(
+    broken_server: OwnServer, postgres_databases: Callable[[str], Databases]
+) -> None:
+    """From 17 on a whole transaction can be limited. An older server knows nothing of it, and that is nothing to complain of."""
+    broken_server.execute("CREATE DATABASE limited")
+    url = broken_server.server.database("limited")
+    assert named(examined(url, migrate=True), "timeouts").level == "ok"
+    with with_settings(url, transaction_timeout="900ms"):
+        found = named(examined(url), "timeouts")
+    assert (found.level, "transaction_timeout = 900 ms" in found.text) == ("warning", True), found
+    older = postgres_databases("postgres-wheel").create()
+    assert named(examined(older, migrate=True), "timeouts") == Finding("timeouts", "ok", "none is shorter than 1000 ms")
+    postgres_databases("postgres-wheel").drop(older)
 
 
 def test_commits_that_a_standby_need_not_have_are_named(broken_server: OwnServer) -> None:
@@ -525,6 +549,13 @@ def test_a_pooler_that_lends_for_a_session_is_told_apart(url: str) -> None:
     assert (found.level, "for a whole session" in found.text) == ("ok", True)
 
 
+def test_a_pooler_that_has_no_connection_to_spare_is_not_accused(url: str) -> None:
+    """One that lends for a transaction would have had one: that of an idle session. An error would stop a deployment for nothing."""
+    with Pooler(url, "session", most=2) as between, connected(between.url) as given:
+        (found,) = look_for_a_pooler(*given)
+    assert (found.level, "for a whole session" in found.text) == ("ok", True), found
+
+
 def test_a_full_queue_of_notifications_is_named(broken_server: OwnServer) -> None:
     """When it is quite full, every commit that notifies fails."""
     assert named(examined(broken_server.url), "queue of notifications").level == "ok"
@@ -575,9 +606,8 @@ def test_a_role_that_cannot_see_others_says_so(url: str, tables: PostgresTables,
 
 @pytest.fixture
 def on_broken_server(broken_server: OwnServer) -> Iterator[tuple[Database, StatementText]]:
-    connections, text = Connections(broken_server.url, most=2, timeout=5, prepare=True), StatementText("onward", notify=True)
-    yield Database(connections, text, SystemClock(), timeout=5, place="here", check=lambda: None), text
-    connections.close()
+    with connected(broken_server.url) as given:
+        yield given
 
 
 def test_a_forgotten_prepared_transaction_is_named(broken_server: OwnServer, on_broken_server: tuple[Database, StatementText]) -> None:
@@ -589,10 +619,122 @@ def test_a_forgotten_prepared_transaction_is_named(broken_server: OwnServer, on_
     assert any("the prepared transaction move-42 of postgres" in text and "ROLLBACK PREPARED" in text for text in found), found
 
 
+def test_what_holds_back_another_database_is_left_alone(broken_server: OwnServer, on_broken_server: tuple[Database, StatementText]) -> None:
+    """Dead rows of this one are cleaned away all the same. Nor is it a matter that the look itself takes place in a transaction."""
+    elsewhere = broken_server.server.database("template1")
+    with psycopg.connect(elsewhere, autocommit=True) as connection:
+        connection.execute("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'move-43'")
+        with open_transaction(elsewhere, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1"):
+            found = old(on_broken_server)
+        connection.execute("ROLLBACK PREPARED 'move-43'")
+    assert found == ["none is older than 0s"]
+
+
+@contextmanager
+def standby(server: OwnServer, needed: int | None, replication: str = "true") -> Iterator[pq.PGconn]:
+    """What a standby says to the server: where it begins, and which is the oldest transaction whose rows it still needs."""
+    ((position,),) = server.execute("SELECT pg_current_wal_flush_lsn()::text")
+    connection = pq.PGconn.connect(f"{server.url}?replication={replication}&application_name=far".encode())
+    started = connection.exec_(f"START_REPLICATION PHYSICAL {position}".encode())
+    assert started.status == pq.ExecStatus.COPY_BOTH, connection.error_message
+    if needed is not None:
+        connection.put_copy_data(b"h" + struct.pack("!qIIII", 0, needed, 0, 0, 0))
+        connection.flush()
+    wait_for(server, f"SELECT 1 FROM pg_stat_replication WHERE backend_xmin IS {'NULL' if needed is None else 'NOT NULL'}")
+    try:
+        yield connection
+    finally:
+        connection.finish()
+        wait_for(server, "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_stat_replication)")
+
+
+@pytest.mark.parametrize("replication", ["true", "database"])
+def test_a_standby_with_a_long_query_is_named_once_it_is_long(
+    broken_server: OwnServer, on_broken_server: tuple[Database, StatementText], monkeypatch: pytest.MonkeyPatch, replication: str
+) -> None:
+    """Without a slot it holds back cleaning for as long as it is connected. Its session is in no transaction, and so of no age."""
+    monkeypatch.setattr("onward.drivers.postgres.upkeep.OLD_TRANSACTIONS", 10)
+    ((needed,),) = broken_server.execute("SELECT pg_current_xact_id()::text::bigint")
+    with standby(broken_server, needed, replication):
+        assert old(on_broken_server) == ["none is older than 0s"]
+        for _ in range(10):
+            broken_server.execute("SELECT pg_current_xact_id()")
+        (found,) = old(on_broken_server)
+    assert found.startswith("the standby far (process "), found
+    assert "needs rows of 11 transactions ago" in found
+
+
+def test_a_standby_and_a_slot_that_need_no_old_rows_are_left_alone(
+    broken_server: OwnServer, on_broken_server: tuple[Database, StatementText]
+) -> None:
+    """A copy of the log that somebody keeps is nothing that a claim could be slow for."""
+    broken_server.execute("SELECT pg_create_physical_replication_slot('archive')")
+    try:
+        with standby(broken_server, None):
+            assert old(on_broken_server) == ["none is older than 0s"]
+    finally:
+        broken_server.execute("SELECT pg_drop_replication_slot('archive')")
+
+
+MANY_PAGES = "CREATE TABLE many AS SELECT repeat(md5(number::text), 100) AS text FROM generate_series(1, 1000) AS number"
+
+
+@pytest.fixture
+def many_pages(broken_server: OwnServer) -> Iterator[str]:
+    """A table that takes a while to be walked through."""
+    broken_server.execute(MANY_PAGES)
+    yield "many"
+    broken_server.execute("DROP TABLE many")
+
+
+def test_a_vacuum_is_no_old_transaction(
+    broken_server: OwnServer, on_broken_server: tuple[Database, StatementText], many_pages: str
+) -> None:
+    """It is the cleaning itself, may take hours, and holds back none. To end it would be the worst advice."""
+    with psycopg.connect(broken_server.url, autocommit=True) as cleaner:
+        cleaner.execute("SET vacuum_cost_delay = 100; SET vacuum_cost_limit = 1")
+
+        def clean() -> None:
+            with pytest.raises(psycopg.errors.QueryCanceled):
+                cleaner.execute(f"VACUUM {many_pages}".encode())
+
+        thread = threading.Thread(target=clean)
+        thread.start()
+        try:
+            holds = f"SELECT 1 FROM pg_stat_activity WHERE pid = {cleaner.info.backend_pid} AND backend_xmin IS NOT NULL"
+            wait_for(broken_server, f"{holds} AND pid IN (SELECT pid FROM pg_stat_progress_vacuum)")
+            found = old(on_broken_server)
+        finally:
+            cleaner.cancel()
+            thread.join()
+    assert found == ["none is older than 0s"]
+
+
+def test_what_the_server_does_by_itself_is_no_old_transaction(
+    broken_server: OwnServer, on_broken_server: tuple[Database, StatementText], many_pages: str
+) -> None:
+    """It gives way to whoever needs the table, begins again by itself, and nobody is to end it."""
+    often = "autovacuum_analyze_threshold = 0, autovacuum_analyze_scale_factor = 0, autovacuum_vacuum_threshold = 2000000000"
+    slowly = "autovacuum_vacuum_insert_threshold = -1, autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1"
+    broken_server.execute(f"ALTER TABLE {many_pages} SET ({often}, {slowly})")
+    broken_server.execute("ALTER SYSTEM SET autovacuum = on")
+    broken_server.execute("ALTER SYSTEM SET autovacuum_naptime = 1")
+    broken_server.execute("SELECT pg_reload_conf()")
+    try:
+        at_work = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND backend_xmin IS NOT NULL"
+        wait_for(broken_server, f"{at_work} AND datname = current_database() AND query LIKE '%ANALYZE public.{many_pages}'")
+        found = old(on_broken_server)
+    finally:
+        broken_server.execute("ALTER SYSTEM SET autovacuum = off")
+        broken_server.execute("ALTER SYSTEM RESET autovacuum_naptime")
+        broken_server.execute("SELECT pg_reload_conf()")
+    assert found == ["none is older than 0s"]
+
+
 def test_a_slot_of_a_standby_that_lags_is_named(broken_server: OwnServer, on_broken_server: tuple[Database, StatementText]) -> None:
     """A standby that was switched off holds back cleaning for ever."""
     # What a standby says of the oldest transaction that it still needs, before it goes away.
-    ((needed, position),) = broken_server.execute("SELECT pg_current_xact_id()::text::bigint, pg_current_wal_lsn()::text")
+    ((needed, position),) = broken_server.execute("SELECT pg_current_xact_id()::text::bigint, pg_current_wal_flush_lsn()::text")
     standby = pq.PGconn.connect(f"{broken_server.url}?replication=true".encode())
     standby.exec_(b"CREATE_REPLICATION_SLOT lagging PHYSICAL")
     standby.exec_(f"START_REPLICATION SLOT lagging PHYSICAL {position}".encode())

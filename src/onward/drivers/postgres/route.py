@@ -50,18 +50,17 @@ def pooler(database: Database, text: StatementText) -> Iterator[Finding]:
     if way.is_direct:
         yield Finding("pooler", "ok", "none is in between")
         return
-    mode = _mode(way, text)
-    if mode is Mode.SESSION:
-        yield Finding("pooler", "ok", "one is in between; as far as can be seen, it lends a connection for a whole session")
-    elif mode is Mode.TRANSACTION:
-        yield Finding("pooler", "ok", f"one is in between that lends a connection for a transaction: to be notified, {DIRECT}")
-    else:
-        yield Finding(
-            "pooler",
-            "error",
-            "one is in between that lends a connection for a transaction and forgets prepared statements, so statements fail now and then: "
-            "add prepare=off to the URL, or use PgBouncer 1.21 or newer with max_prepared_statements",
-        )
+    match _mode(way, text):
+        case Mode.SESSION:
+            yield Finding("pooler", "ok", "one is in between; as far as can be seen, it lends a connection for a whole session")
+        case Mode.TRANSACTION:
+            yield Finding("pooler", "ok", f"one is in between that lends a connection for a transaction: to be notified, {DIRECT}")
+        case Mode.TRANSACTION_WITHOUT_NAMES:
+            text_ = (
+                "one is in between that lends a connection for a transaction and forgets prepared statements, so statements fail now and "
+                "then: add prepare=off to the URL, or use PgBouncer 1.21 or newer with max_prepared_statements"
+            )
+            yield Finding("pooler", "error", text_)
 
 
 def _way(database: Database, text: StatementText) -> Way:
@@ -73,7 +72,7 @@ def _way(database: Database, text: StatementText) -> Way:
         ((pid,),) = connection.run(text, Statement("examine_backend"))
         return Way(url, pid == told.backend_pid, connection.prepare_threshold is not None)
 
-    return database.transact(look, is_spare=True)
+    return database.transact(look)
 
 
 def _mode(way: Way, text: StatementText) -> Mode:
@@ -86,7 +85,7 @@ def _mode(way: Way, text: StatementText) -> Mode:
         with _session(way.url) as first, _session(way.url) as second:
             for _ in range(ROUNDS):
                 used = _backend(first, text, way.prepares)
-                with second.transaction(force_rollback=True):
+                with second.transaction():
                     if _backend(second, text, way.prepares) == used:
                         return Mode.TRANSACTION
     except (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement):
@@ -108,7 +107,7 @@ def _session(url: str) -> Iterator[StoreConnection]:
         yield session
 
 
-def notifications(database: Database, text: StatementText, listen_url: str | None, *, is_standby: bool = False) -> Iterator[Finding]:
+def notifications(database: Database, text: StatementText, listen_url: str | None, *, is_standby: bool) -> Iterator[Finding]:
     """Send one over the store's connection, and see whether it arrives where workers listen."""
     if is_standby:
         yield Finding("notifications", "warning", "a standby has none")

@@ -455,6 +455,28 @@ def test_an_attempt_that_cannot_be_read_is_left_out(store: SQLiteStore, path: Pa
 # -- several processes and threads -----------------------------------------------------------------------------------
 
 
+def test_a_migration_that_meets_what_is_not_onwards_leaves_the_file_as_it_was(store: SQLiteStore, path: Path) -> None:
+    """Half of the tables would be refused by the next look, and a lock that is still held would stop everybody else."""
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("CREATE TABLE onward_jobs_claim (x)")
+        with pytest.raises(StoreUnavailable, match="there is already a table named onward_jobs_claim"):
+            store.open()
+        assert theirs.execute("SELECT name FROM sqlite_master").fetchall() == [("onward_jobs_claim",)]
+        theirs.execute("DROP TABLE onward_jobs_claim")
+    store.enqueue([make_new_job()])
+    assert store.count(JobFilter()) == 1
+
+
+def test_tables_that_are_up_to_date_are_opened_while_somebody_writes(store: SQLiteStore, path: Path) -> None:
+    """A process that starts in the middle of a long transaction of another one can already read."""
+    store.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer, closing(make_store(path)) as another:
+        writer.execute("BEGIN IMMEDIATE")
+        another.open()
+        assert another.count(JobFilter()) == 0
+        writer.execute("ROLLBACK")
+
+
 def test_processes_that_migrate_at_once_make_one_schema(path: Path) -> None:
     """Every worker of a deployment starts at the same moment."""
     code = f"""

@@ -20,7 +20,8 @@ def migrations() -> dict[int, str]:
 def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefix: str, now_text: str, deadline: float, path: str) -> int:
     """Bring the tables up to date, and give the version that they have then. Two processes may do it at once: one waits, and finds it done.
 
-    Raises ``SchemaOutOfDate`` for tables that need a newer Onward, or are not Onward's.
+    Raises ``SchemaOutOfDate`` for tables that need a newer Onward, or are not Onward's. After an error the connection has to be closed,
+    which rolls back what had been done.
     """
     known = migrations()
     found = _version_in_time(connection, statements, prefix, path, deadline)
@@ -34,12 +35,8 @@ def migrate(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
                 for statement in split(fill_in(text, _names(prefix, f"'{now_text}'"))):
                     connection.execute(statement)
         connection.execute("COMMIT")
-    except BaseException as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        if isinstance(error, sqlite3.Error):
-            raise translate(error, path) from error
-        raise
+    except sqlite3.Error as error:
+        raise translate(error, path) from error
     return max(present, *known)
 
 

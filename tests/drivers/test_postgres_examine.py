@@ -549,6 +549,17 @@ def test_a_pooler_that_lends_for_a_session_is_told_apart(url: str) -> None:
     assert (found.level, "for a whole session" in found.text) == ("ok", True)
 
 
+def test_a_connection_that_a_pooler_lent_listens_no_more(url: str) -> None:
+    """It is lent to others for months, and one of them in a long transaction would fill the server's queue of notifications."""
+    with Pooler(url, "transaction") as between, contextlib.ExitStack() as opened:
+        examined(between.url)
+        heard = []
+        for _ in range(6):  # each begins a transaction, and so is lent another one
+            client = opened.enter_context(psycopg.connect(between.url))
+            heard += client.execute("SELECT pg_listening_channels()").fetchall()
+    assert heard == []
+
+
 def test_a_pooler_that_has_no_connection_to_spare_is_not_accused(url: str) -> None:
     """One that lends for a transaction would have had one: that of an idle session. An error would stop a deployment for nothing."""
     with Pooler(url, "session", most=2) as between, connected(between.url) as given:

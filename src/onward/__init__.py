@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onward.app import Onward
+    from onward.breaker import Breaker
     from onward.context import JobContext
     from onward.definition import JobDefinition, define_job, job
     from onward.errors import (
+        BreakerOpen,
         DuplicateJob,
         DurabilityWarning,
         IllegalTransition,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from onward.handle import JobHandle
     from onward.inspection import Retention
     from onward.jobs import Job
+    from onward.limit import Limit
     from onward.outcome import Cancel, Release, Snooze
     from onward.periodic import Periodic
     from onward.reasons import public_reason
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONNECTION_ERRORS",
+    "Breaker",
+    "BreakerOpen",
     "Cancel",
     "DuplicateJob",
     "DurabilityWarning",
@@ -59,6 +64,7 @@ __all__ = [
     "JobNotFound",
     "KeyReused",
     "LeaseLost",
+    "Limit",
     "Onward",
     "OnwardError",
     "OutcomeUnknown",
@@ -85,12 +91,14 @@ __all__ = [
 # Which module holds which names; errors hold the rest. A test compares this with the imports above.
 _MODULES = {
     "app": ("Onward",),
+    "breaker": ("Breaker",),
     "context": ("JobContext",),
     "definition": ("JobDefinition", "define_job", "job"),
     "inspection": ("Retention",),
     "events": ("Event",),
     "handle": ("JobHandle",),
     "jobs": ("Job",),
+    "limit": ("Limit",),
     "outcome": ("Cancel", "Release", "Snooze"),
     "periodic": ("Periodic",),
     "reasons": ("public_reason",),

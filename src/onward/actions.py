@@ -1,4 +1,7 @@
-"""The record of who did what to how many: verbs for many jobs, and pauses and resumes of queues. It holds nothing of a payload."""
+"""The record of who did what to how many: verbs for many jobs, and what people do to queues, breakers and limits.
+
+It holds nothing of a payload.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,12 @@ class NewAction(Struct, frozen=True, kw_only=True):
     actor: str
     """Who did it, in the caller's words. Empty where nobody was named."""
     verb: str
-    """``cancel``, ``retry``, ``run_now``, ``delete``, ``pause`` or ``resume``."""
+    """``cancel``, ``retry``, ``run_now``, ``delete``, ``pause``, ``resume``, ``open_breaker``, ``reset_breaker``, ``set_limit`` or
+    ``clear_limit``."""
     filter: str
-    """For which jobs, or which queue, as JSON text: ``{"statuses": ["queued"], "queues": ["mail"]}``."""
+    """For which jobs, queue or key, as JSON text: ``{"statuses": ["queued"], "queues": ["mail"]}``."""
     matched: int
-    """Jobs that it was meant for when it began; 1 for a queue."""
+    """Jobs that it was meant for when it began; 1 for a queue, a breaker or a limit."""
 
 
 class Action(NewAction, frozen=True, kw_only=True):

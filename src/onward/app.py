@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
@@ -19,7 +19,8 @@ from onward.group_commit import GroupCommit
 from onward.handle import JobHandle
 from onward.inspection import Retention
 from onward.jobs import Accepted, EnqueueOptions, NewJob
-from onward.options import WorkerOptions, check_worker_options, read_many, read_retention, read_subscribers, read_url
+from onward.limit import Limit
+from onward.options import WorkerOptions, check_worker_options, read_limits, read_many, read_retention, read_subscribers, read_url
 from onward.periodic import Periodic
 from onward.periodic_jobs import PeriodicJobs
 from onward.reconciler import Reconciler
@@ -27,6 +28,7 @@ from onward.registry import Registry
 from onward.settings import find_url
 from onward.spelling import shown
 from onward.verbs import JobVerbs
+from onward.waits import Breakers, Limits
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker
@@ -43,8 +45,9 @@ class Onward(JobVerbs):
     ``url`` is ``sqlite:///file.db``, ``sqlite:////absolute/file.db``, ``postgresql://user@host/database`` or ``memory://``; left out, it
     comes from ``ONWARD_URL`` or the settings file. ``jobs`` are what ``define_job`` returned. ``services`` is handed to handlers as
     ``ctx.services``. ``strict`` refuses a caller's connection that could lose commits at a power cut, instead of warning once.
-    ``periodic`` are jobs that the clock enqueues, each a ``Periodic(definition, cron)``. ``retention`` says how long finished
-    jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker start run.
+    ``periodic`` are jobs that the clock enqueues, each a ``Periodic(definition, cron)``. ``limits`` say of queues, by their names, how many
+    of their jobs run at once or begin in a time, each a ``Limit``; what a person sets counts before them. ``retention`` says how long
+    finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker start run.
     ``subscribers`` are called with each ``Event``. ``clock`` tells the store what time it is; a test gives one that it moves. ``migrate``
     makes or changes the tables in Postgres at the first use; without it ``onward migrate`` does. ``store`` is a store that was made
     already, in place of ``url``, ``strict``, ``clock`` and ``migrate``, which belong to its making.
@@ -59,6 +62,7 @@ class Onward(JobVerbs):
         services: Any = None,
         strict: bool = False,
         periodic: Iterable[Periodic] = (),
+        limits: Mapping[str, Limit] | None = None,
         retention: Retention | None = None,
         reconcile: Iterable[Reconciler] = (),
         subscribers: Iterable[Subscriber] = (),
@@ -73,6 +77,9 @@ class Onward(JobVerbs):
         self.definitions = Registry(read_many("jobs", jobs, "welcome"))
         self.store: Store = store or connect(read_url(url) or find_url(), clock=clock or SystemClock(), strict=strict, migrate=migrate)
         self.periodic = PeriodicJobs(self.store, self.definitions, read_many("periodic", periodic, 'Periodic(report, "@daily")'))
+        self.queue_limits = read_limits(limits)
+        self.breakers = Breakers(self.store)
+        self.limits = Limits(self.store)
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")
@@ -207,6 +214,7 @@ class Onward(JobVerbs):
             events=self.events,
             services=self.services,
             periodic=self.periodic.declared.values(),
+            queue_limits=self.queue_limits,
             retention=self.retention,
             reconcilers=self.reconcilers,
             **checked,

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, Never, TypeAlias, TypedDict, TypeVar, overload
 
+from onward.breaker import Breaker
+from onward.constraints import AfterDeadLetter, Constraints, SharedKey
 from onward.durations import parse_duration, parse_moment
 from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime
 from onward.ids import is_id, new_id
 from onward.jobs import HIGHEST_PRIORITY, LONGEST_LEASE, LOWEST_PRIORITY, EnqueueOptions, NewJob, OnDuplicate, Scope
+from onward.limit import Limit
 from onward.payload import Codec, encode_metadata, name_of_type, payload_hash
 from onward.retry import RetryPolicy
 from onward.signature import is_async, read_signature
@@ -28,7 +31,6 @@ Duration: TypeAlias = timedelta | float | str
 KeyRule: TypeAlias = Callable[[P], str] | Literal["payload"] | None
 """How the key is made: from the payload by a function, or from the payload's canonical hash."""
 
-_NOT_BUILT = ("breaker", "concurrency_key", "serial_key")
 _OF_THE_POLICY = frozenset(RetryPolicy.__init__.__kwdefaults__ or ()) | {"max_attempts"}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{0,99}", re.ASCII)
 
@@ -49,6 +51,11 @@ class Rules(TypedDict, Generic[P], total=False):
     isolated: bool
     history: Literal["failures", "all"]
     aliases: Iterable[str]
+    breaker: Breaker[P] | None
+    concurrency_key: SharedKey[P]
+    limit: Limit | None
+    serial_key: SharedKey[P]
+    after_dead_letter: AfterDeadLetter
 
 
 class JobDefinition(Generic[P]):
@@ -64,6 +71,12 @@ class JobDefinition(Generic[P]):
     another enqueue gets: ``"return"`` the holder, ``"same"`` the holder or ``KeyReused`` if the payload differs, ``"raise"``
     ``DuplicateJob``. ``isolated`` runs the job with no neighbour in its process. ``history`` keeps the attempts that did not complete
     (``"failures"``), or ``"all"``. ``aliases`` are names under which older jobs are stored; they run here as well.
+
+    The others make a due job wait for other jobs, and spend no try. While ``breaker`` is open, jobs of its key wait. Of jobs with the same
+    ``concurrency_key`` no more run at once, or begin in a time, than ``limit`` says, on all machines together; without a key it is of all
+    jobs of this name. Those with the same ``serial_key`` run one at a time, each to its end with all its tries, in the order of priority,
+    ``scheduled_at`` and id; ``after_dead_letter`` says whether the next goes on (``"continue"``) or waits until the dead-lettered one is
+    retried or deleted (``"stop"``). A key is text, or a function of the payload that gives text, or None for none.
     """
 
     def __init__(
@@ -84,6 +97,11 @@ class JobDefinition(Generic[P]):
         isolated: bool = False,
         history: Literal["failures", "all"] = "failures",
         aliases: Iterable[str] = (),
+        breaker: Breaker[P] | None = None,
+        concurrency_key: SharedKey[P] = None,
+        limit: Limit | None = None,
+        serial_key: SharedKey[P] = None,
+        after_dead_letter: AfterDeadLetter = "continue",
     ) -> None:
         self.name = check_name("job name", name)
         self.aliases = tuple(check_name("alias", alias) for alias in aliases)
@@ -108,6 +126,14 @@ class JobDefinition(Generic[P]):
         if history not in ("failures", "all"):
             raise InvalidDefinition(f"history of {name} must be 'failures' or 'all', not {shown(history)}")
         self.keeps_history = history == "all"
+        self.constraints = Constraints[P](
+            name,
+            breaker=breaker,
+            concurrency_key=concurrency_key,
+            limit=limit,
+            serial_key=serial_key,
+            after_dead_letter=after_dead_letter,
+        )
         try:
             self.lease = parse_duration(lease)
             self.timeout = None if timeout is None else parse_duration(timeout)
@@ -188,6 +214,7 @@ class JobDefinition(Generic[P]):
             on_duplicate=self.on_duplicate if on_duplicate is None else read_on_duplicate(on_duplicate),
             owner=owner,
             metadata=encode_metadata(metadata or {}),
+            **self.constraints.keys(payload),
         )
 
     def _key(self, payload: P, digest: str) -> str | None:
@@ -244,8 +271,6 @@ def _refuse_unknown(name: str, rules: Mapping[str, object]) -> None:
     for rule in rules:
         if rule in _OF_THE_POLICY:
             raise InvalidDefinition(f"{name}: unknown rule {rule!r}: it belongs to retry=RetryPolicy({rule}=...)")
-        if rule in _NOT_BUILT:
-            raise InvalidDefinition(f"{name}: the rule {rule!r} is not built yet: leave it out")
         if rule not in Rules.__annotations__:
             raise InvalidDefinition(f"{name}: unknown rule {rule!r}{did_you_mean(rule, Rules.__annotations__)}")
 

@@ -19,12 +19,23 @@ from msgspec import Struct
 
 from onward.actions import Action, NewAction
 from onward.clock import Clock
-from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
+from onward.inspection import (
+    STUCK_AFTER,
+    Acted,
+    Answer,
+    BulkVerb,
+    Finding,
+    JobFilter,
+    Question,
+    Queue,
+    Retention,
+)
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.rollups import Rollup, Tally
 from onward.status import Status
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
+from onward.wait_verbs import WaitVerbs
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -179,7 +190,7 @@ class AsyncWithin(ABC):
     def settle(self, settlement: Settlement) -> Awaitable[None]: ...
 
 
-class Store(Driver):
+class Store(Driver, WaitVerbs):
     """A backend that is a database: it can be read, edited and shared."""
 
     @abstractmethod
@@ -306,7 +317,8 @@ class Store(Driver):
 
     @abstractmethod
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
-        """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``.
+        """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``, and of
+        jobs that wait for others and have nobody to wait for.
 
         One guarded statement each, so any number of workers may sweep at once. A lease further ahead than the longest allowed
         (a day) counts as run out: the clock went back.

@@ -5,7 +5,7 @@ Vendor exceptions stop at the driver's boundary and become one of these.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -86,6 +86,20 @@ class DuplicateJob(OnwardError):
 
 class KeyReused(DuplicateJob):
     """The key is held by a job with another payload, and ``on_duplicate="same"`` forbids that."""
+
+
+class BreakerOpen(OnwardError):
+    """The job's breaker is open, and its definition says that it is not accepted then (``when_open="refuse"``).
+
+    ``key`` names the breaker, ``retry_at`` is when it is tried again (None: in this moment), ``alert_id`` names the alert that says so.
+    """
+
+    def __init__(self, key: str, *, retry_at: datetime | None, alert_id: str | None) -> None:
+        when = "it is being tried in this moment" if retry_at is None else f"it is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC"
+        super().__init__(f"the breaker {key!r} is open, since its provider fails: {when}; nothing was accepted")
+        self.key = key
+        self.retry_at = retry_at
+        self.alert_id = alert_id
 
 
 class JobNotFound(OnwardError):

@@ -8,8 +8,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from onward.breaker import BreakerState
 from onward.durations import parse_duration
 from onward.errors import InvalidDefinition, InvalidTime
+from onward.limit import LimitState
 from onward.status import Status, Verb, is_legal
 
 
@@ -22,6 +24,34 @@ class Queue(Struct, frozen=True, kw_only=True):
     waiting: int = 0
     """Jobs that are queued or retrying, whenever they are due."""
     in_progress: int = 0
+
+
+MOST_COUNTED = 10_000
+"""Waiting jobs of one key: more are not counted, however many they are."""
+
+
+IDLE_FOR = timedelta(days=1)
+"""How long the row of a closed breaker, or of a key's limit, is kept that nobody needs: it says what holds without it, too."""
+
+
+class KnownBreaker(Struct, frozen=True, kw_only=True):
+    """A breaker as a person sees it."""
+
+    state: BreakerState
+    waiting: int = 0
+    """Jobs that wait behind it, counted up to ``MOST_COUNTED``."""
+    alert_id: str | None = None
+    """Of the alert that says so, while it is not closed."""
+
+
+class KnownLimit(Struct, frozen=True, kw_only=True):
+    """A limit as a person sees it."""
+
+    state: LimitState
+    running: int = 0
+    """Jobs that run under it."""
+    waiting: int = 0
+    """Jobs that wait for it, counted up to ``MOST_COUNTED``; of a queue, those that would run now if it let them."""
 
 
 BulkVerb: TypeAlias = Literal["cancel", "retry", "run_now", "delete"]

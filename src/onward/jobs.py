@@ -119,6 +119,8 @@ class NewJob(Struct, frozen=True, kw_only=True, gc=False):
     concurrency_key: str | None = None
     serial_key: str | None = None
     breaker: str | None = None
+    refuses_open_breaker: bool = False
+    """While its breaker is open, the enqueue raises ``BreakerOpen`` instead of accepting a job that waits."""
     owner: str = ""
     metadata: str = "{}"
 

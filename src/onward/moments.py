@@ -239,4 +239,7 @@ def _new_job(request: PeriodicRequest, *, id: str, at: datetime | None, metadata
         scope=read_scope(request.scope),
         owner=request.owner,
         metadata=metadata,
+        concurrency_key=request.concurrency_key,
+        serial_key=request.serial_key,
+        breaker=request.breaker,
     )

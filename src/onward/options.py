@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from onward.definition import check_name
 from onward.errors import InvalidDefinition
 from onward.inspection import Retention
+from onward.limit import Limit
 from onward.settings import check_queues, check_url
 from onward.spelling import did_you_mean, shown, with_article
 
@@ -93,6 +95,15 @@ def read_subscribers(given: Any) -> tuple[Any, ...]:
         if not callable(one):
             raise InvalidDefinition(f"subscribers= takes functions that are called with each Event, not {with_article(type(one).__name__)}")
     return subscribers
+
+
+def read_limits(given: Any) -> dict[str, Limit]:
+    """The limits of queues, by their names. Raises ``InvalidDefinition``."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(one, Limit) for one in given.values()):
+        raise InvalidDefinition(f'limits= takes a limit for each queue, such as {{"mail": Limit(concurrency=5)}}, not {shown(given)}')
+    return {check_name("queue", name): limit for name, limit in given.items()}
 
 
 def read_retention(given: Any) -> Retention:

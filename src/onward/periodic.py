@@ -88,6 +88,9 @@ class PeriodicRequest(Struct, frozen=True, kw_only=True):
     scope: str = "active"
     owner: str = ""
     metadata: str = "{}"
+    concurrency_key: str | None = None
+    serial_key: str | None = None
+    breaker: str | None = None
 
 
 class PeriodicJob(Struct, frozen=True, kw_only=True):
@@ -245,6 +248,9 @@ def _request(job: NewJob) -> PeriodicRequest:
         scope=_write_scope(job.scope),
         owner=job.owner,
         metadata=job.metadata,
+        concurrency_key=job.concurrency_key,
+        serial_key=job.serial_key,
+        breaker=job.breaker,
     )
 
 

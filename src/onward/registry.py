@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
+from onward.admission import Constraint
 from onward.definition import JobDefinition
 from onward.errors import InvalidDefinition, UnknownJobType
 from onward.spelling import did_you_mean, shown
@@ -55,3 +56,9 @@ class Registry:
     def leases(self) -> dict[str, timedelta]:
         """Every name that can be run here, aliases included, with its lease: what a worker tells the store that it knows."""
         return {name: definition.lease for name, definition in self._by_name.items()}
+
+    def constraints(self) -> dict[str, Constraint]:
+        """What a store has to know, when it claims, of the names whose jobs wait for others."""
+        plain = Constraint()
+        said = {name: definition.constraints.constraint for name, definition in self._by_name.items()}
+        return {name: constraint for name, constraint in said.items() if constraint != plain}

@@ -7,11 +7,14 @@ from datetime import timedelta
 
 from msgspec import Struct
 
+from onward.admission import Constraint
+from onward.breaker import BreakerPolicy, RunEnding
 from onward.errors import ValueRefused
 from onward.jobs import HIGHEST_COUNT, Job, NewJob
 from onward.outcome import Completed, Outcome
 
-TYPES_BLOCKED_PER_TURN = 1000
+BLOCKED_PER_TURN = 1000
+"""Due rows of each kind that a turn sets aside."""
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -47,6 +50,10 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     failed: int = 0
     seconds: float | None = None
     """How long the handler ran; None where none began. For the rollups."""
+    breaker: BreakerPolicy | None = None
+    """Of a job that has a breaker: by which numbers it opens. None where the code says nothing of it any more."""
+    run_ending: RunEnding = "other"
+    """What the end of the run says of the breaker's provider."""
     keeps_history: bool = False
     """Write an attempt also for a success. Every other ending is always written."""
 
@@ -60,6 +67,8 @@ class Demand(Struct, frozen=True, kw_only=True):
     """The job types it knows, and the lease of each. A due job of another type gets ``blocked_by = 'type'`` and spends no try."""
     queues: tuple[str, ...] = ()
     """The queues it serves; empty means every queue."""
+    constraints: Mapping[str, Constraint] = {}
+    """What the code says of types whose jobs wait for others."""
     unblocks: bool = False
     """Begin with jobs that a worker which does not know their type has blocked, at most ``slots`` of these types and queues: they are not
     blocked any more, and claimed in their place. Where thousands are blocked, the first are chosen among as many as a turn may block.

@@ -129,7 +129,9 @@ class JobVerbs:
         return self.store.queues()
 
     def actions(self, *, limit: int = 50, before: str | None = None) -> list[Action]:
-        """Who did what to how many: every ``bulk``, ``pause`` and ``resume``, newest first; ``before`` is the last id of the page before.
+        """Who did what to how many, newest first; ``before`` is the last id of the page before.
+
+        Every ``bulk``, ``pause`` and ``resume``, and what was done to breakers and limits by hand.
 
         Kept for ``Retention(actions="90d")``. Raises ``InvalidDefinition`` for what cannot be asked.
         """

@@ -76,7 +76,7 @@ def test_jobs_are_unblocked_in_batches(store: Store, monkeypatch: pytest.MonkeyP
 
 
 def test_a_claim_chooses_among_only_so_many_that_were_set_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql_turn, "TYPES_BLOCKED_PER_TURN", 2)
+    monkeypatch.setattr(sql_turn, "BLOCKED_PER_TURN", 2)
     store.enqueue([make_new_job("strange", queue=queue) for queue in ("one", "other") for _ in range(MANY)])
     claim(store)
     for queues in ((), ("one",)):

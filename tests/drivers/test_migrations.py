@@ -20,6 +20,7 @@ from onward.driver import Store
 from onward.drivers.sql.migrations import fill_in, load_migrations
 from onward.errors import SchemaOutOfDate
 from onward.inspection import JobFilter, Retention
+from onward.limit import Limit
 from onward.outcome import DeadLettered, Retried
 from onward.status import Status
 from onward.testing.conformance.steps import (
@@ -149,7 +150,13 @@ def test_nothing_in_the_first_tables_is_lost_by_opening_them(tables: Tables, ope
     before = everything(tables)
     assert len(before["jobs"]) == 9
     store = open_store()
-    assert everything(tables) == before
+    after = everything(tables)
+    assert [row[:3] for row in before.pop("limits")] == [("provider", 2, 1)]
+    assert [(one.state.kind, one.state.name, one.state.limit, one.state.is_by_hand) for one in store.limits()] == [
+        ("key", "provider", Limit(concurrency=2), True)  # how many run is counted by now
+    ]
+    del after["limits"]
+    assert after == before
     assert statuses(store) == {"queued": 4, "in_progress": 1, "retrying": 1, "completed": 1, "dead_letter": 1, "cancelled": 1}
 
 

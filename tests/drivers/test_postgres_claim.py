@@ -18,14 +18,14 @@ from onward.drivers.postgres import claim
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.url import read_url
+from onward.drivers.sql.found import Found
 from onward.drivers.sql.placeholders import pyformat
 from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.statements import as_json
-from onward.drivers.sql.turn import Found
 from onward.inspection import JobFilter
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
+from onward.turn import BLOCKED_PER_TURN, Demand
 
 MANY = 20_000
 PATIENCE = 30.0
@@ -79,10 +79,12 @@ def _clean(connection: psycopg.Connection[Any], store: PostgresStore) -> None:
 
 
 def crowd(connection: psycopg.Connection[Any], store: PostgresStore, queue: str) -> None:
-    """Twenty thousand rows each that are not due, have ended, or have a type that nobody knows."""
+    """Twenty thousand rows each that are not due, have ended, have a type that nobody knows, or wait for others."""
     seed(connection, store, "00000", queue=queue, priority=50, scheduled_at="2099-01-01Z")
     seed(connection, store, "00001", queue=queue, priority=100, status="completed", finished_at="2025-06-01Z")
     seed(connection, store, "00002", queue=queue, type="unknown", blocked_by="type")
+    for label, reason in (("00003", "breaker"), ("00004", "limit"), ("00005", "serial")):
+        seed(connection, store, label, queue=queue, priority=100, blocked_by=reason)
 
 
 @pytest.mark.parametrize("queues", [("default",), ()], ids=["one queue", "every queue"])
@@ -99,7 +101,7 @@ def test_a_claim_walks_past_nothing_that_cannot_run(
     alone = buffers_of_a_claim(connection, store, demand)
     crowd(connection, store, "default")
     in_front = buffers_of_a_claim(connection, store, demand)
-    print(f"buffers of a claim of {DUE} jobs: {alone} alone, {in_front} with 3 x {MANY} rows in front")
+    print(f"buffers of a claim of {DUE} jobs: {alone} alone, {in_front} with 6 x {MANY} rows in front")
     assert in_front <= 1.2 * alone, (alone, in_front)
 
 
@@ -220,17 +222,17 @@ def _touched(connection: psycopg.Connection[Any], store: PostgresStore, demand: 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:
     """One turn must not be long for a hundred thousand rows; the due time stays, and no try is spent."""
-    store.enqueue([make_new_job("unknown", priority=1) for _ in range(2 * TYPES_BLOCKED_PER_TURN)])
+    store.enqueue([make_new_job("unknown", priority=1) for _ in range(2 * BLOCKED_PER_TURN)])
     (known,) = store.enqueue([make_new_job()])
     first = store.turn(demand=DEMAND)
     assert (first.claims, first.next_due) == ((), timedelta(0))
     blocked = [job for job in store.find(JobFilter(types=("unknown",)), limit=5000) if job.blocked_by == "type"]
-    assert len(blocked) == TYPES_BLOCKED_PER_TURN
+    assert len(blocked) == BLOCKED_PER_TURN
     assert {(job.attempts, job.fence, job.status) for job in blocked} == {(0, 0, Status.QUEUED)}
     claims = store.turn(demand=DEMAND).claims or store.turn(demand=DEMAND).claims
     assert [taken.id for taken in claims] == [known.id]
     assert store.turn(demand=DEMAND).next_due is None
-    assert store.sweep(["unknown"]).unblocked == 2 * TYPES_BLOCKED_PER_TURN
+    assert store.sweep(["unknown"]).unblocked == 2 * BLOCKED_PER_TURN
 
 
 def test_claims_are_in_one_order_over_all_queues(store: PostgresStore) -> None:
@@ -303,6 +305,14 @@ def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connect
         ("renew", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
         ("begin_isolated", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
         ("lose", {"rows": "[]", "now": "2026-01-01Z"}, "jobs_pkey|jobs_running"),
+        ("let_first", {"reason": "limit", "keys": '["a"]', "now": "2026-01-01Z"}, "jobs_behind"),
+        ("let", {"reason": "breaker", "key": "a", "limit": 3, "now": "2026-01-01Z"}, "jobs_behind"),
+        ("keys_behind", {"reason": "serial", "after": "", "limit": 3}, "jobs_behind"),
+        ("count_behind", {"reason": "serial", "keys": '["a"]', "most": 3}, "jobs_behind"),
+        ("running_of_keys", {"keys": '["a"]'}, "jobs_under_limit|jobs_running"),
+        ("lines", {"ids": '["a"]', "now": "2026-01-01Z"}, "jobs_in_line"),
+        ("idle_lines", {"keys": '["a"]'}, "jobs_in_line"),
+        ("ripe", {"limit": 3}, "breakers_retry"),
     ],
 )
 def test_each_statement_uses_its_index(

@@ -258,6 +258,8 @@ def test_a_store_that_waits_for_another_migration_is_in_no_transaction(tables: P
 def test_workers_do_not_notice_a_migration(tables: PostgresTables) -> None:
     """They go on claiming while a column and an index are added, and while the migration waits for somebody's open transaction."""
     tables.load("1")
+    with tables.connected() as connection:
+        migrate(connection, "onward")
     tables.run(MANY_JOBS)
     stop, waits = threading.Event(), [0.0]
 
@@ -300,6 +302,7 @@ def test_a_table_that_is_never_free_ends_the_migration_with_a_line(
     from onward.errors import StoreBusy
 
     tables.load("1")
+    migrate(connection, "onward")
     monkeypatch.setattr("onward.drivers.postgres.migrate.PATIENCE", 0.5)
     with tables.connected() as application, application.transaction():
         application.execute("LOCK TABLE onward.jobs IN ROW EXCLUSIVE MODE")

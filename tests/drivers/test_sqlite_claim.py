@@ -21,7 +21,7 @@ from onward.errors import StoreUnavailable
 from onward.inspection import JobFilter, Retention
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import TYPES_BLOCKED_PER_TURN, Demand
+from onward.turn import BLOCKED_PER_TURN, Demand
 
 MANY = 100_000
 DEMAND = Demand(lease_owner="host:1:one", slots=10, types={"work": timedelta(seconds=60)}, queues=("default",))
@@ -104,7 +104,7 @@ def test_a_claim_walks_past_nothing_that_cannot_run(store: SQLiteStore) -> None:
     seed(store, "00001", status="completed", priority=100, finished_at="2025-06-01T00:00:00.000000Z")
     seed(store, "00002", type="unknown")
     blocking = Demand(lease_owner="host:1:two", slots=0, types=DEMAND.types)
-    for _ in range(MANY // TYPES_BLOCKED_PER_TURN):
+    for _ in range(MANY // BLOCKED_PER_TURN):
         assert store.turn(demand=blocking).claims == ()
     crowded = [steps_of_a_claim(store, demand) for demand in (DEMAND, every_queue)]
     assert [steps <= 1.2 * before for steps, before in zip(crowded, alone, strict=True)] == [True, True], (alone, crowded)
@@ -112,17 +112,17 @@ def test_a_claim_walks_past_nothing_that_cannot_run(store: SQLiteStore) -> None:
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: SQLiteStore) -> None:
     """One turn must not hold the write lock for a hundred thousand rows; the due time stays, and no try is spent."""
-    store.enqueue([make_new_job("unknown", priority=1) for _ in range(TYPES_BLOCKED_PER_TURN + 1)])
+    store.enqueue([make_new_job("unknown", priority=1) for _ in range(BLOCKED_PER_TURN + 1)])
     (known,) = store.enqueue([make_new_job()])
     first = store.turn(demand=DEMAND)
     assert (first.claims, first.next_due) == ((), timedelta(0))
     blocked = [job for job in store.find(JobFilter(types=("unknown",)), limit=2000) if job.blocked_by == "type"]
-    assert len(blocked) == TYPES_BLOCKED_PER_TURN
+    assert len(blocked) == BLOCKED_PER_TURN
     assert {(job.attempts, job.fence, job.status) for job in blocked} == {(0, 0, Status.QUEUED)}
     second = store.turn(demand=DEMAND)
     assert [claim.id for claim in second.claims] == [known.id]
     assert second.next_due is None
-    assert store.sweep(["unknown"]).unblocked == TYPES_BLOCKED_PER_TURN + 1
+    assert store.sweep(["unknown"]).unblocked == BLOCKED_PER_TURN + 1
 
 
 def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
@@ -162,6 +162,14 @@ def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
         ("renew", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
         ("begin_isolated", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
         ("lose", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
+        ("let_first", {"reason": "", "keys": "[]", "now": ""}, "onward_jobs_behind (blocked_by=? AND <expr>=?)"),
+        ("let", {"reason": "", "key": "", "limit": 1, "now": ""}, "onward_jobs_behind (blocked_by=? AND <expr>=?)"),
+        ("keys_behind", {"reason": "", "after": "", "limit": 1}, "onward_jobs_behind (blocked_by=? AND <expr>>?)"),
+        ("count_behind", {"reason": "", "keys": "[]", "most": 1}, "onward_jobs_behind (blocked_by=? AND <expr>=?)"),
+        ("running_of_keys", {"keys": "[]"}, "onward_jobs_under_limit (concurrency_key=?)"),
+        ("lines", {"ids": "[]", "now": ""}, "(serial_key=? AND <expr>=? AND status=? AND priority=? AND scheduled_at<?)"),
+        ("idle_lines", {"keys": "[]"}, "onward_jobs_in_line (serial_key=? AND <expr>=? AND status=?)"),
+        ("breaker_states", {"keys": "[]"}, "onward_breakers USING PRIMARY KEY"),
     ],
 )
 def test_each_statement_uses_its_index(store: SQLiteStore, name: str, asked: dict[str, object], index: str) -> None:

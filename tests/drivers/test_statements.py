@@ -34,6 +34,7 @@ ONE_BACKEND_ONLY = {
     },
     "postgres": {
         *("begin_claiming", "outlast_claims"),  # a claim may have begun before a pause and not see it
+        "claim_let",  # its claim takes what it finds by one statement, so what was asked about needs another
         *("commit", "clock", "forget_session"),  # its own clock decides; its connections are shared
         *("begin_own", "plan_to_seek"),  # its planner has to be told what not to do, but not for an application's own statements
         "is_read_committed",  # a role may want another isolation

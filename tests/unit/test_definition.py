@@ -14,6 +14,7 @@ from onward.definition import JobDefinition, Rules, define_job, job
 from onward.errors import InvalidDefinition, InvalidPayload, InvalidTime
 from onward.ids import is_id
 from onward.jobs import EnqueueOptions
+from onward.limit import Limit
 from onward.payload import payload_hash
 from onward.retry import RetryPolicy
 from tests.unit.making import make_job
@@ -98,9 +99,13 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     (send, {"aliases": ("a b",)}, "alias"),
     (send, {"max_attempts": 3}, r"it belongs to retry=RetryPolicy\(max_attempts=\.\.\.\)"),
     (send, {"backoff": "fixed"}, r"retry=RetryPolicy\(backoff=\.\.\.\)"),
-    (send, {"breaker": "smtp"}, "the rule 'breaker' is not built yet"),
-    (send, {"concurrency_key": "smtp"}, "the rule 'concurrency_key' is not built yet"),
-    (send, {"serial_key": lambda payload: payload.user_id}, "the rule 'serial_key' is not built yet"),
+    (send, {"breaker": "smtp"}, r"the breaker of t must be a Breaker, such as breaker=Breaker\('s3'\), not 'smtp'"),
+    (send, {"limit": 5}, r"the limit of t must be a Limit, such as limit=Limit\(concurrency=2\), not 5"),
+    (send, {"concurrency_key": "smtp"}, "concurrency_key of t needs limit="),
+    (send, {"concurrency_key": 5, "limit": Limit(concurrency=1)}, "concurrency_key of t is text, or a function of the payload"),
+    (send, {"serial_key": ("a",)}, "serial_key of t is text, or a function of the payload"),
+    (send, {"serial_key": "s", "after_dead_letter": "stopp"}, "must be 'continue' or 'stop', not 'stopp': did you mean 'stop'"),
+    (send, {"after_dead_letter": "stop"}, "after_dead_letter of t needs serial_key="),
     (send, {"queu": "x"}, "did you mean 'queue'"),
     (send, {"zzz": 1}, "known are payload, queue"),
 ]
@@ -278,7 +283,7 @@ def test_a_forgotten_payload_is_called_that() -> None:
 @pytest.mark.parametrize(
     "declare", [lambda rules: define_job("send", send, **rules), lambda rules: job("send", **rules)(send)], ids=["define_job", "job"]
 )
-@pytest.mark.parametrize("rule", ["tiemout", "max_attempts", "breaker"])
+@pytest.mark.parametrize("rule", ["tiemout", "max_attempts", "braker"])
 def test_a_rule_that_is_refused_names_its_job(declare: Callable[[dict[str, Any]], object], rule: str) -> None:
     """A file declares many."""
     with pytest.raises(InvalidDefinition, match=f"^send: .*'{rule}'"):

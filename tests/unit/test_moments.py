@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from onward.breaker import Breaker
 from onward.definition import define_job
 from onward.errors import InvalidDefinition, InvalidPayload
 from onward.ids import is_id
 from onward.jobs import NewJob
+from onward.limit import Limit
 from onward.moments import LATE, PeriodicChange, adopt, declare, fire, is_known, moment_id, pause, resume, rewind, run_now
 from onward.periodic import Periodic, PeriodicJob
 from onward.retry import RetryPolicy
@@ -287,12 +289,14 @@ def test_a_payload_is_checked_at_once() -> None:
 def test_all_that_a_job_may_ask_for_comes_through_what_is_stored() -> None:
     """But for what a moment decides: a field that is added to ``NewJob`` must not be forgotten here."""
     options: dict[str, Any] = {"queue": "low", "priority": -5, "key": "k", "scope": "36h", "owner": "ada", "expires": "2h"}
-    asked = define_job("all", work, isolated=True, retry=RetryPolicy(9)).new_job(None, **options, metadata={"a": 1})
-    periodic = Periodic(define_job("all", work, isolated=True, retry=RetryPolicy(9)), every="1m", **options, metadata={"a": 1})
+    rules: dict[str, Any] = {"breaker": Breaker("s3"), "concurrency_key": "c", "limit": Limit(concurrency=1), "serial_key": "s"}
+    definition = define_job("all", work, isolated=True, retry=RetryPolicy(9), **rules)
+    asked = definition.new_job(None, **options, metadata={"a": 1})
+    periodic = Periodic(definition, every="1m", **options, metadata={"a": 1})
     change = declare(periodic, None, NOW)
     assert change is not None
     (job,) = run_now(change.row, asked.id, NOW).jobs
-    left_out = {"metadata", "on_duplicate", "delay", "at", "concurrency_key", "serial_key", "breaker"}
+    left_out = {"metadata", "on_duplicate", "delay", "at", "refuses_open_breaker"}
     for name in set(NewJob.__struct_fields__) - left_out:
         assert getattr(job, name) == getattr(asked, name), name
         assert name in ("id", "payload", "payload_hash") or getattr(asked, name) != getattr(make_new_job(), name, None), name

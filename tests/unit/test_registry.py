@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from onward.admission import Constraint
 from onward.definition import define_job
 from onward.errors import InvalidDefinition, UnknownJobType
+from onward.limit import Limit
 from onward.registry import Registry
 
 
@@ -48,3 +50,15 @@ def test_a_refused_definition_leaves_nothing_of_itself() -> None:
         registry.add(define_job("free", tick, aliases=("a",)))
     assert "free" not in registry
     assert len(registry) == 1
+
+
+def test_a_registry_says_which_names_wait_for_others_and_how() -> None:
+    """A worker tells the store, which keeps no copy of the code; most names have nothing to say, and a claim carries none of them."""
+    limited = define_job("new", send, aliases=("old",), limit=Limit(concurrency=2))
+    strict = define_job("strict", send, serial_key="s", after_dead_letter="stop")
+    registry = Registry([limited, strict, define_job("plain", tick), define_job("in-line", send, serial_key="s")])
+    assert registry.constraints() == {
+        "new": Constraint(limit=Limit(concurrency=2)),
+        "old": Constraint(limit=Limit(concurrency=2)),
+        "strict": Constraint(stops_at_dead_letter=True),
+    }

@@ -33,7 +33,7 @@ STATED: dict[str, tuple[object, object]] = {
     "MOST_ERRORS": (error_text.MOST_ERRORS, 12),
     "MOST_FRAMES": (error_text.MOST_FRAMES, 16),
     "LONGEST_REASON": (reasons.LONGEST_REASON, 300),
-    "TYPES_BLOCKED_PER_TURN": (turn.TYPES_BLOCKED_PER_TURN, 1000),
+    "BLOCKED_PER_TURN": (turn.BLOCKED_PER_TURN, 1000),
     "LOWEST_PRIORITY": (jobs.LOWEST_PRIORITY, -100),
     "HIGHEST_PRIORITY": (jobs.HIGHEST_PRIORITY, 100),
     "DEEPEST": (json_text.DEEPEST, 64),

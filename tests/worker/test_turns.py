@@ -24,7 +24,7 @@ from onward.retry import RetryPolicy
 from onward.rollups import Tally
 from onward.status import Status
 from onward.testing.factories import make_new_job
-from onward.turn import TYPES_BLOCKED_PER_TURN, Demand, Extension, Settlement, Turn
+from onward.turn import BLOCKED_PER_TURN, Demand, Extension, Settlement, Turn
 from onward.worker.worker import Worker
 from tests.worker.conftest import PATIENCE, Gate, work_off
 
@@ -175,9 +175,9 @@ def test_a_drain_says_which_of_very_many_it_leaves_behind(
     make_worker: MakeWorker, store: MemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A look while they are being set aside finds the newest of them waiting as before."""
-    store.enqueue([make_new_job("renamed", number) for number in range(2 * TYPES_BLOCKED_PER_TURN)])
+    store.enqueue([make_new_job("renamed", number) for number in range(2 * BLOCKED_PER_TURN)])
     make_worker(define_job("work", lambda payload: None, payload=int), drain=True).run()
-    assert any(f"called 'renamed', and of that type {2 * TYPES_BLOCKED_PER_TURN} wait" in record.getMessage() for record in caplog.records)
+    assert any(f"called 'renamed', and of that type {2 * BLOCKED_PER_TURN} wait" in record.getMessage() for record in caplog.records)
 
 
 def test_a_drain_begins_with_what_dead_workers_held(

@@ -76,7 +76,8 @@ def _rounds(
     """Yield each claim, take back how it ended, and settle that in the turn that claims the next one."""
     drained = Drained()
     types = app.definitions.leases()
-    demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues, unblocks=True)
+    constraints = app.definitions.constraints()
+    demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues, constraints=constraints, unblocks=True)
     left = None if ahead is None else parse_duration(ahead)
     swept = app.store.sweep(types)
     reports.swept(swept)

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.breaker import Failure
 from onward.clock import Clock, SystemClock
 from onward.context import JobContext, Transactions
 from onward.definition import JobDefinition
@@ -37,6 +38,7 @@ from onward.outcome import (
 )
 from onward.registry import Registry
 from onward.turn import Claim, Settlement
+from onward.worker.isolated_process import IsolatedProcessDied
 from onward.worker.run import Run
 from onward.worker.settlement import settlement_of
 
@@ -137,7 +139,7 @@ class Executor:
             outcome = _completed_before(run, outcome, ending)
         elif context.may_be_completed and isinstance(outcome, Completed):
             outcome = self._outcome(run, OnwardError(NOT_COMMITTED))
-        return settlement_of(run.claim, run.definition, run.context, outcome, run.seconds)
+        return settlement_of(run.claim, run.definition, run.context, outcome, run.seconds, self._failure(run, ending))
 
     def note_start(self, run: Run) -> None:
         """The handler begins now."""
@@ -173,6 +175,21 @@ class Executor:
             return DeadLettered(f"no outcome could be chosen: {name_of(error)}")
         # A handler that did not end in time may hang again, and cost its process: the next try has no neighbours there.
         return replace(outcome, isolated=True) if is_timed_out and isinstance(outcome, Retried) else outcome
+
+    def _failure(self, run: Run, ending: object) -> Failure | None:
+        """How the run failed, for its breaker; None where it did not, was only stopped, or its process died."""
+        if (
+            run.definition.constraints.breaker is None
+            or isinstance(ending, StoppedByWorker | IsolatedProcessDied)
+            or run.was_cancelled_by_stop
+        ):
+            return None
+        if self._is_over_limit(run):
+            return "timeout"
+        try:
+            return run.definition.retry.judge(ending) if isinstance(ending, BaseException) else None
+        except BaseException:  # noqa: BLE001 - a policy's own test may raise anything
+            return "unknown"
 
     def _is_over_limit(self, run: Run) -> bool:
         if run.was_timed_out:

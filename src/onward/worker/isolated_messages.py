@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from onward.breaker import BreakerPolicy, RunEnding
 from onward.jobs import Job, NewJob
 from onward.outcome import Cancelled, Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.turn import Claim, Settlement
@@ -63,6 +64,8 @@ class Ended(Struct, frozen=True, tag="ended"):
     progress: str | None
     processed: int
     failed: int
+    run_ending: RunEnding
+    """What it says of the breaker's provider."""
     is_spent: bool
     """The handler left something behind that could end the process while another runs."""
 
@@ -110,11 +113,12 @@ def ended(settlement: Settlement, *, is_spent: bool = False) -> Ended:
         progress=settlement.progress,
         processed=settlement.processed,
         failed=settlement.failed,
+        run_ending=settlement.run_ending,
         is_spent=is_spent,
     )
 
 
-def settlement(report: Ended, claim: Claim, *, keeps_history: bool) -> Settlement:
+def settlement(report: Ended, claim: Claim, *, keeps_history: bool, breaker: BreakerPolicy | None = None) -> Settlement:
     """Put together again how it ended. Raises ``msgspec.ValidationError`` or ``KeyError`` for what no process of ours says."""
     return Settlement(
         claim=claim,
@@ -124,6 +128,8 @@ def settlement(report: Ended, claim: Claim, *, keeps_history: bool) -> Settlemen
         processed=report.processed,
         failed=report.failed,
         keeps_history=keeps_history,
+        breaker=breaker,
+        run_ending=report.run_ending,
     )
 
 

@@ -118,7 +118,9 @@ class IsolatedProcesses:
 
     def _settle(self, run: Run, report: Ended) -> Settlement:
         self._executor.note_end(run)
-        return settlement(report, run.claim, keeps_history=run.definition.keeps_history)
+        breaker = run.definition.constraints.breaker
+        policy = None if breaker is None else breaker.policy
+        return settlement(report, run.claim, keeps_history=run.definition.keeps_history, breaker=policy)
 
     def _died(self, run: Run, process: IsolatedProcess, how: str) -> Settlement:
         if not run.is_given_up:  # else it was killed here, and why has been said

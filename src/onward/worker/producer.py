@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
+from onward.admission import Constraint
 from onward.clock import Clock
 from onward.driver import Store
 from onward.errors import OutcomeUnknown
@@ -58,6 +59,7 @@ class Producer:
         self._definitions = definitions
         self._types: dict[str, timedelta] = {}
         self._types_seen = 0
+        self._constraints: dict[str, Constraint] = {}
         self._slots = slots
         self._executor = executor
         self._outbox = outbox
@@ -142,8 +144,14 @@ class Producer:
             room = min(room, self._jobs_left)
         if room <= 0:
             return None
+        types = self._known_types()
         return Demand(
-            lease_owner=self._lease_owner, slots=room, types=self._known_types(), queues=self._queues, unblocks=self._left_blocked
+            lease_owner=self._lease_owner,
+            slots=room,
+            types=types,
+            queues=self._queues,
+            constraints=self._constraints,
+            unblocks=self._left_blocked,
         )
 
     def _known_types(self) -> dict[str, timedelta]:
@@ -151,6 +159,7 @@ class Producer:
         if len(self._definitions) != self._types_seen:
             self._types_seen = len(self._definitions)
             self._types = self._definitions.leases()
+            self._constraints = self._definitions.constraints()
         return self._types
 
     def _turn(self, demand: Demand | None) -> Turn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from random import Random
 
@@ -11,6 +11,7 @@ from onward.clock import Clock
 from onward.driver import Store
 from onward.durations import format_duration
 from onward.errors import InvalidPayload, OnwardError, StoreBusy, ValueRefused
+from onward.limit import Limit
 from onward.moments import LATE, UNDECLARED_AFTER, PeriodicChange, PeriodicWritten, adopt, declare, fire, is_known, pause
 from onward.periodic import Periodic, PeriodicJob
 from onward.registry import Registry
@@ -29,12 +30,24 @@ MOST_TRIES = 10
 
 
 class Scheduler:
-    """Sleeps until the next moment. Says first what the code declares, and again when the store's clock was set back."""
+    """Sleeps until the next moment. Says first what the code declares, limits of queues included, and again when the store's clock was set
+    back.
+    """
 
     name = "scheduler"
 
-    def __init__(self, store: Store, definitions: Registry, declared: Iterable[Periodic], *, clock: Clock, chance: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        definitions: Registry,
+        declared: Iterable[Periodic],
+        *,
+        limits: Mapping[str, Limit] | None = None,
+        clock: Clock,
+        chance: Random,
+    ) -> None:
         self._store = store
+        self._limits = dict(limits or {})
         self._declared = {one.name: one for one in declared}
         self._types = frozenset(definitions.leases())
         self._clock = clock
@@ -73,6 +86,8 @@ class Scheduler:
         What somebody else's code has said since the start stays: a row is only made anew, or gone on with.
         """
         self._declared_at = self._clock.monotonic()
+        if self._limits:
+            self._store.declare_limits(self._limits)
         for _ in range(MOST_TRIES):
             look = self._store.periodic()
             self._tell_of_unreadable(look.unreadable)

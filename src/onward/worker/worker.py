@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
@@ -19,6 +19,7 @@ from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, StoreError
 from onward.events import Events
 from onward.inspection import Retention
+from onward.limit import Limit
 from onward.periodic import Periodic
 from onward.reconciler import Reconciler
 from onward.registry import Registry
@@ -69,6 +70,7 @@ class Worker:
         events: Events | None = None,
         services: Any = None,
         periodic: Iterable[Periodic] = (),
+        queue_limits: Mapping[str, Limit] | None = None,
         retention: Retention | None = None,
         reconcilers: Iterable[Reconciler] = (),
         queues: Iterable[str] = (),
@@ -103,6 +105,7 @@ class Worker:
         self._store = store
         self._definitions = definitions
         self._reconcilers = tuple(reconcilers)
+        self._queue_limits = dict(queue_limits or {})
         self._must_end_when_stuck = supervised or drain
         self._concurrency = concurrency
         self._queues = tuple(dict.fromkeys(queues))
@@ -162,7 +165,7 @@ class Worker:
         )
         self.sweeper = Sweeper(store, definitions, pulse, reports=reports, interval=parse_duration(sweep_every).total_seconds())
         self.pruner = Pruner(store, retention or Retention(), interval=parse_duration(prune_every).total_seconds())
-        self.scheduler = Scheduler(store, definitions, periodic, clock=clock, chance=chance)
+        self.scheduler = Scheduler(store, definitions, periodic, limits=self._queue_limits, clock=clock, chance=chance)
         self._stopping = Stopping(self.slots, self.producer, grace=None if grace is None else parse_duration(grace).total_seconds())
 
         def loop(duty: Any, **options: Any) -> Loop:
@@ -239,6 +242,8 @@ class Worker:
             if self._drains:
                 # What a dead worker held is due only once it is taken back, and a drain may be over before another thread has done that.
                 self._sweeping.step()
+            if self._drains or self._queue_limits:
+                # The first claim of all must know the limits of its queues.
                 self._scheduling.step()
             self._sweeping.start()
             self._scheduling.start()

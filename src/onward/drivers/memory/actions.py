@@ -28,9 +28,9 @@ def end(tables: Tables, action_id: str, now: datetime, *, was_stopped: bool = Fa
         tables.put_action(replace(found, was_stopped=was_stopped, finished_at=now))
 
 
-def note(tables: Tables, verb: str, queue: str, actor: str, now: datetime, *, is_done: bool) -> None:
-    """Write down what became of a queue."""
-    asked = new_action(verb, JobFilter(queues=(queue,)), actor=actor)
+def note(tables: Tables, verb: str, where: JobFilter, actor: str, now: datetime, *, is_done: bool) -> None:
+    """Write down what was done at once, and is all of it."""
+    asked = new_action(verb, where, actor=actor)
     tables.put_action(Action(**asdict(asked), began_at=now, done=int(is_done), finished_at=now))
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from onward.alerts import breaker_cause
 from onward.drivers.memory.tables import KeyHolder, Tables
-from onward.errors import DuplicateJob
+from onward.drivers.memory.waits import open_alert
+from onward.errors import BreakerOpen, DuplicateJob
 from onward.jobs import Accepted, Job, NewJob, uses_of_key
 from onward.status import Status
 from onward.unique import answer_duplicate, answer_same_id, key_lasts
@@ -18,13 +20,13 @@ def enqueue_each(tables: Tables, requests: Sequence[Sequence[NewJob]], now: date
     for request in requests:
         try:
             answers.append(enqueue(tables, request, now))
-        except DuplicateJob as refused:
+        except (BreakerOpen, DuplicateJob) as refused:
             answers.append(refused)
     return answers
 
 
 def enqueue(tables: Tables, request: Sequence[NewJob], now: datetime) -> list[Accepted]:
-    """Accept these jobs, all or none. Raises ``DuplicateJob`` or ``KeyReused``."""
+    """Accept these jobs, all or none. Raises ``BreakerOpen``, ``DuplicateJob`` or ``KeyReused``."""
     with tables.all_or_nothing():
         return [_accept_one(tables, asked, now) for asked in request]
 
@@ -43,6 +45,9 @@ def _accept_one(tables: Tables, asked: NewJob, now: datetime) -> Accepted:
         window = key_lasts(asked.scope)
         tables.put_key(name, KeyHolder(asked.id, asked.payload_hash, asked.scope, None if window is None else now + window))
         tables.put_scope(asked.id, asked.scope)
+    if asked.refuses_open_breaker and (state := tables.breakers.get(asked.breaker or "")) is not None and state.status != "closed":
+        alert = open_alert(tables, breaker_cause(state.key))
+        raise BreakerOpen(state.key, retry_at=state.retry_at, alert_id=None if alert is None else alert.id)
     tables.put_job(_as_stored(asked, now))
     return Accepted(asked.id)
 

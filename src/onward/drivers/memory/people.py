@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from onward.drivers.memory.settle import cancel_waiting
 from onward.drivers.memory.tables import KeyHolder, Tables
+from onward.drivers.memory.waits import let_go
 from onward.errors import IllegalTransition, JobNotFound
 from onward.jobs import Job
 from onward.outcome import storable
@@ -23,11 +24,14 @@ def get(tables: Tables, job_id: str, owner: str | None) -> Job:
     return job
 
 
-def cancel(tables: Tables, job_id: str, owner: str | None, now: datetime) -> Job:
-    """Cancel a waiting job, or ask a running one to stop."""
+def cancel(tables: Tables, job_id: str, owner: str | None, now: datetime, *, frees: bool = True) -> Job:
+    """Cancel a waiting job, or ask a running one to stop. ``frees`` lets those go on that wait for what it held."""
     job = _allowed(tables, job_id, owner, Verb.CANCEL)
     if job.status is not Status.IN_PROGRESS:
-        return cancel_waiting(tables, job, "cancelled", now)
+        ended = cancel_waiting(tables, job, "cancelled", now)
+        if frees:
+            let_go(tables, [ended], now)
+        return ended
     if job.cancel_requested_at is not None:
         return job
     return tables.put_job(replace(job, cancel_requested_at=now, updated_at=now))
@@ -65,12 +69,15 @@ def run_now(tables: Tables, job_id: str, owner: str | None, now: datetime) -> Jo
     return tables.put_job(replace(job, status=Status.QUEUED, scheduled_at=now, blocked_by=None, updated_at=now))
 
 
-def delete(tables: Tables, job_id: str, owner: str | None) -> None:
-    """Remove a job that is not running."""
+def delete(tables: Tables, job_id: str, owner: str | None, now: datetime, *, frees: bool = True) -> Job:
+    """Remove a job that is not running, and give it as it was. ``frees`` as for ``cancel``."""
     job = get(tables, job_id, owner)
     if job.status is Status.IN_PROGRESS:
         raise IllegalTransition(why_not_deleted(job_id))
     tables.remove_job(job)
+    if frees:
+        let_go(tables, [job], now)
+    return job
 
 
 def _take_key_again(tables: Tables, job: Job, now: datetime) -> None:

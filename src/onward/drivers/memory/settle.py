@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -10,6 +11,7 @@ from msgspec.structs import asdict, replace
 
 from onward.drivers.memory.enqueue import enqueue
 from onward.drivers.memory.tables import Tables
+from onward.drivers.memory.waits import count_run, let_go
 from onward.errors import DuplicateJob
 from onward.jobs import Attempt, Job, NewJob, why_unusable
 from onward.outcome import EXPIRED, Completed, Ending, Released, as_stored, end_lost, end_settled, is_stored, storable
@@ -23,13 +25,37 @@ def holds(tables: Tables, claim: Claim) -> Job | None:
     return job if job is not None and job.status is Status.IN_PROGRESS and job.fence == claim.fence else None
 
 
+def settle_all(tables: Tables, settlements: Sequence[Settlement], now: datetime) -> tuple[list[Settlement], list[Settlement]]:
+    """Store how these runs ended; then count them at their breakers, and let those go on that wait for what they held.
+
+    Gives those that hold and those that are lost. What was stored before counts at its breaker only as a success: a failure was counted
+    then.
+    """
+    settled: list[Settlement] = []
+    lost: list[Settlement] = []
+    repeated: list[Settlement] = []
+    fresh: list[Settlement] = []
+    for one in settlements:
+        is_fresh = holds(tables, one.claim) is not None
+        stored = settle(tables, one, now)
+        if stored is None:
+            lost.append(one)
+        else:
+            settled.append(stored)
+            (fresh if is_fresh else repeated).append(one)
+    for one in fresh + [one for one in repeated if one.run_ending == "success"]:
+        count_run(tables, one, now)
+    let_go(tables, [row for one in settled if (row := tables.jobs.get(one.claim.id)) is not None], now)
+    return settled, lost
+
+
 def settle(tables: Tables, settlement: Settlement, now: datetime) -> Settlement | None:
     """Store how a run ended, once, and give it with the outcome that was stored. None when its claim is not the newest."""
     claim, outcome = settlement.claim, settlement.outcome
     job = holds(tables, claim)
     if job is None:
         row = tables.jobs.get(claim.id)
-        return _told(settlement, row) if row is not None and is_stored(row, claim.job, outcome) else None
+        return None if row is None or not is_stored(row, claim.job, outcome) else _told(settlement, row)
     if settlement.progress is not None:
         job = replace(job, progress=storable(settlement.progress))
     ending = end_settled(claim.job, outcome, is_cancel_requested=job.cancel_requested_at is not None)
@@ -50,7 +76,7 @@ def _told(settlement: Settlement, job: Job) -> Settlement:
 def _add_child(tables: Tables, child: NewJob, now: datetime) -> None:
     # A completion cannot be refused for its child: whoever holds the key, or the id, stands for it.
     with suppress(DuplicateJob):
-        enqueue(tables, [replace(child, on_duplicate="return")], now)
+        enqueue(tables, [replace(child, on_duplicate="return", refuses_open_breaker=False)], now)
 
 
 def take_back(tables: Tables, job: Job, why: str, now: datetime) -> Job:
@@ -124,7 +150,7 @@ def set_aside(tables: Tables, job: Job, reason: str, now: datetime) -> None:
 
 
 def cancel_waiting(tables: Tables, job: Job, reason: str, now: datetime) -> Job:
-    """End a job that is not running."""
+    """End a job that is not running. Gives the job as it is then."""
     return _leave(tables, replace(job, status=Status.CANCELLED, blocked_by=None, error=reason, updated_at=now, finished_at=now))
 
 

@@ -13,15 +13,16 @@ from msgspec.structs import replace
 
 from onward.actions import Action, NewAction
 from onward.clock import Clock, SystemClock
-from onward.driver import AsyncWithin, Capabilities, Store, Within
+from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.memory import actions, people, periodic, questions, sweep
 from onward.drivers.memory.act import act
 from onward.drivers.memory.claim import Taken, claim
 from onward.drivers.memory.enqueue import enqueue_each
 from onward.drivers.memory.queues import list_queues
-from onward.drivers.memory.settle import holds, settle
+from onward.drivers.memory.settle import holds, settle_all
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
+from onward.drivers.memory.verbs import VerbsOfWaits
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
@@ -34,7 +35,7 @@ from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, ch
 NOTHING_TAKEN = Taken((), (), None, 0, False)
 
 
-class MemoryStore(Store):
+class MemoryStore(VerbsOfWaits):
     """Jobs in this process's memory: every verb and every rule of the other stores, and gone when the process ends.
 
     ``busy_after`` is how long a verb waits for another thread's transaction before it raises ``StoreBusy``.
@@ -94,14 +95,7 @@ class MemoryStore(Store):
         check_settlements(settlements)
         with self._writing() as tables:
             now = self.clock.now()
-            settled: list[Settlement] = []
-            lost: list[Settlement] = []
-            for settlement in settlements:
-                stored = settle(tables, settlement, now)
-                if stored is None:
-                    lost.append(settlement)
-                else:
-                    settled.append(stored)
+            settled, lost = settle_all(tables, settlements, now)
             if tally is not None:
                 tables.write_rollups(tally.add(settled, now))
             taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
@@ -271,7 +265,7 @@ class MemoryStore(Store):
 
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
         with self._writing() as tables:
-            people.delete(tables, job_id, owner)
+            people.delete(tables, job_id, owner, self.clock.now())
 
     # -- keeping the store well --------------------------------------------------------------------------------------
 
@@ -288,13 +282,13 @@ class MemoryStore(Store):
     def pause(self, queue: str, *, actor: str = "") -> bool:
         with self._writing() as tables:
             is_new = tables.pause(queue, self.clock.now())
-            actions.note(tables, "pause", queue, actor, self.clock.now(), is_done=is_new)
+            actions.note(tables, "pause", JobFilter(queues=(queue,)), actor, self.clock.now(), is_done=is_new)
         return is_new
 
     def resume(self, queue: str, *, actor: str = "") -> bool:
         with self._writing() as tables:
             was_paused = tables.resume(queue)
-            actions.note(tables, "resume", queue, actor, self.clock.now(), is_done=was_paused)
+            actions.note(tables, "resume", JobFilter(queues=(queue,)), actor, self.clock.now(), is_done=was_paused)
         self.wake()
         return was_paused
 

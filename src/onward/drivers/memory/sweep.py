@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from onward.drivers.memory import actions
 from onward.drivers.memory.settle import expire, give_back, is_lost, set_aside, take_back, why_not_workable
 from onward.drivers.memory.tables import Tables
-from onward.inspection import Retention
+from onward.drivers.memory.waits import forget_idle, let_go, recheck
+from onward.inspection import IDLE_FOR, Retention
 from onward.jobs import LONGEST_LEASE, Job
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Cell, Rollup, minute_of, summed
@@ -23,20 +24,25 @@ def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     """Take back what lost its lease, end what expired, and let jobs of ``types`` run again."""
     lost = [job for job in tables.jobs.values() if is_lost(job, now, LONGEST_LEASE)]
     returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in _workable(tables, lost, now)]
+    let_go(tables, returned, now)
     too_late = [job for job in tables.jobs.values() if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
     expired = tuple(expire(tables, job, now) for job in too_late)
+    let_go(tables, expired, now)
     blocked = [job for job in tables.jobs.values() if job.blocked_by == "type" and job.type in types]
     for job in blocked:
         tables.put_job(replace(job, blocked_by=None, updated_at=now))
     too_late_after_all = {job.id for job in expired}
-    return _swept([job for job in returned if job.id not in too_late_after_all], expired=expired, unblocked=len(blocked))
+    unblocked = len(blocked) + recheck(tables, now)
+    return _swept([job for job in returned if job.id not in too_late_after_all], expired=expired, unblocked=unblocked)
 
 
 def recover(tables: Tables, lease_owner: str, started: Collection[str], now: datetime) -> Swept:
     """Take back every claim of a process that is known to be dead."""
     claimed = [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
     workable = _workable(tables, claimed, now)
-    return _swept([take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in workable])
+    returned = [take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in workable]
+    let_go(tables, returned, now)
+    return _swept(returned)
 
 
 def _workable(tables: Tables, jobs: Iterable[Job], now: datetime) -> Iterator[Job]:
@@ -62,6 +68,7 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
         tables.remove_key(name)
     _merge_rollups(tables, now, retention.rollups)
     actions.prune(tables, retention.actions, limit, now)
+    forget_idle(tables, now - IDLE_FOR)
     return min(len(old), limit)
 
 

@@ -10,7 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from onward.actions import Action
+from onward.alerts import Alert
+from onward.breaker import BreakerState
 from onward.jobs import Attempt, Job, Scope
+from onward.limit import LimitKind, LimitState
 from onward.periodic import PeriodicJob
 from onward.rollups import Rollup, Written
 
@@ -51,6 +54,13 @@ class Tables:
         """Since when each queue is paused that is."""
         self.periodic: dict[str, PeriodicJob] = {}
         self.actions: dict[str, Action] = {}
+        self.behind: dict[str, None] = {}
+        """The ids of jobs that wait for others."""
+        self.breakers: dict[str, BreakerState] = {}
+        self.limits: dict[tuple[LimitKind, str], LimitState] = {}
+        self.alerts: dict[str, Alert] = {}
+        self.changed: dict[tuple[str, str], datetime] = {}
+        """When each breaker and each limit was written last."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
 
     def copy(self) -> Tables:
@@ -58,7 +68,8 @@ class Tables:
         other = Tables()
         other.jobs, other.waiting, other.keys = self.jobs.copy(), self.waiting.copy(), self.keys.copy()
         other.blocked, other.paused, other.periodic = self.blocked.copy(), self.paused.copy(), self.periodic.copy()
-        other.actions = self.actions.copy()
+        other.actions, other.behind, other.breakers = self.actions.copy(), self.behind.copy(), self.breakers.copy()
+        other.limits, other.alerts, other.changed = self.limits.copy(), self.alerts.copy(), self.changed.copy()
         other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
 
@@ -82,12 +93,13 @@ class Tables:
         is_waiting = job.status.is_claimable and job.blocked_by is None
         self._put(self.waiting, job.id, None if is_waiting else _ABSENT)
         self._put(self.blocked, job.id, None if job.blocked_by == "type" else _ABSENT)
+        self._put(self.behind, job.id, _ABSENT if job.blocked_by in (None, "type") else None)
         return job
 
     def remove_job(self, job: Job) -> None:
         """Remove the row, its history and its key of scope ``active``."""
         self.free_key(job)
-        for table in (self.jobs, self.waiting, self.blocked, self.scopes, self.history):
+        for table in (self.jobs, self.waiting, self.blocked, self.behind, self.scopes, self.history):
             self._put(table, job.id, _ABSENT)
 
     def add_attempt(self, attempt: Attempt) -> None:
@@ -126,6 +138,26 @@ class Tables:
         is_there = name in self.periodic
         self._put(self.periodic, name, _ABSENT)
         return is_there
+
+    def put_breaker(self, state: BreakerState, now: datetime) -> None:
+        self._put(self.breakers, state.key, state)
+        self._put(self.changed, ("breaker", state.key), now)
+
+    def put_limit(self, state: LimitState, now: datetime) -> None:
+        self._put(self.limits, (state.kind, state.name), state)
+        self._put(self.changed, (state.kind, state.name), now)
+
+    def remove_breaker(self, key: str) -> None:
+        self._put(self.breakers, key, _ABSENT)
+
+    def remove_limit(self, kind: LimitKind, name: str) -> bool:
+        """False when there is none."""
+        is_there = (kind, name) in self.limits
+        self._put(self.limits, (kind, name), _ABSENT)
+        return is_there
+
+    def put_alert(self, alert: Alert) -> None:
+        self._put(self.alerts, alert.id, alert)
 
     def put_action(self, action: Action) -> None:
         self._put(self.actions, action.id, action)

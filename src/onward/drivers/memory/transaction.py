@@ -64,7 +64,7 @@ class MemoryWithin(Within):
         return people.get(self._transaction.tables(), job_id, owner)
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Job:
-        return people.cancel(self._transaction.tables(), job_id, owner, self._clock.now())
+        return people.cancel(self._transaction.tables(), job_id, owner, self._clock.now(), frees=False)
 
     def retry(self, job_id: str, *, owner: str | None = None) -> Job:
         return people.retry(self._transaction.tables(), job_id, owner, self._clock.now())

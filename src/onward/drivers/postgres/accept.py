@@ -10,10 +10,10 @@ import psycopg
 from onward.drivers.postgres.connections import StoreConnection
 from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.statement_text import as_milliseconds
-from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.enqueue import enqueue, is_plain
 from onward.drivers.sql.rows import write_new_job
 from onward.drivers.sql.statements import Statement
-from onward.errors import DuplicateJob, OnwardError, OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable, ValueRefused
+from onward.errors import BreakerOpen, DuplicateJob, OnwardError, OutcomeUnknown, StoreBusy, StoreError, StoreUnavailable, ValueRefused
 from onward.jobs import Accepted, NewJob
 
 Answer = list[Accepted] | Exception
@@ -32,7 +32,7 @@ def accept(database: Database, requests: Sequence[Sequence[NewJob]]) -> list[Ans
 
 def _can_go_alone(job: NewJob) -> bool:
     """True where nothing is to be asked before, and no instant to be counted from one that only the server knows."""
-    return job.key is None and not job.delay and (job.expires is None or job.at is not None)
+    return is_plain(job) and not job.delay and (job.expires is None or job.at is not None)
 
 
 def _at_once(database: Database, request: Sequence[NewJob]) -> Answer:
@@ -66,9 +66,9 @@ def _in_transaction(database: Database, requests: Sequence[Sequence[NewJob]]) ->
             raise
         # One of them waits for somebody else's transaction, which has stored the same id. Those with keys come one by one.
         return [_alone(database, one) for one in requests]
-    except (DuplicateJob, ValueRefused) as refusal:
+    except (BreakerOpen, DuplicateJob, ValueRefused) as refusal:
         if len(requests) == 1:
-            if isinstance(refusal, DuplicateJob):
+            if isinstance(refusal, BreakerOpen | DuplicateJob):
                 return [refusal]
             raise
     return database.transact(lambda connection, now: [_apart(database, connection, one, now) for one in requests], lambda: _ids(requests))
@@ -93,9 +93,9 @@ def _apart(database: Database, connection: StoreConnection, request: Sequence[Ne
     database.run_on(connection, Statement("savepoint"))
     try:
         answer: Answer = database.drive_on(connection, enqueue(request, now))
-    except (DuplicateJob, ValueRefused, psycopg.Error, UnicodeEncodeError) as error:
+    except (BreakerOpen, DuplicateJob, ValueRefused, psycopg.Error, UnicodeEncodeError) as error:
         refusal = error if isinstance(error, OnwardError) else database.explain(error)
-        if not isinstance(refusal, DuplicateJob | ValueRefused):
+        if not isinstance(refusal, BreakerOpen | DuplicateJob | ValueRefused):
             raise
         database.run_on(connection, Statement("undo_savepoint"))
         answer = refusal

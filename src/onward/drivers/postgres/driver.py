@@ -30,11 +30,13 @@ from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_sche
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
 from onward.drivers.sql import people, rollups, sweep
+from onward.drivers.sql.found import Found
 from onward.drivers.sql.joined import AsyncJoinedWithin
+from onward.drivers.sql.recheck import Cursors, recheck
 from onward.drivers.sql.statements import Statement, as_json
-from onward.drivers.sql.turn import Found, turn
+from onward.drivers.sql.turn import turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
-from onward.inspection import Finding, Retention
+from onward.inspection import IDLE_FOR, Finding, Retention
 from onward.jobs import Accepted, Job, NewJob
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -79,6 +81,7 @@ class PostgresStore(VerbsForPeople):
         self._database = Database(self._connections, self._text, clock, timeout=timeout.total_seconds(), place=self.url, check=self.open)
         self._suspects = Suspects(clock)
         self._lanes = Lanes(clock)
+        self._rechecked = Cursors()
         self._home = Home(self._database.place)
         self._listen_url = (listen_url or url) if notify else None
         self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
@@ -162,13 +165,13 @@ class PostgresStore(VerbsForPeople):
         )
 
     def _claim(self, demand: Demand) -> Turn:
-        if demand.unblocks:
+        if demand.unblocks or self._lanes.are_limited:
             try:
                 return self._settle([], demand, None, TURN_WAITS)
             except OutcomeUnknown:
                 raise
             except StoreError as error:  # as below: what is in the way must not keep the worker from what is ready
-                logger.warning("jobs that other workers have set aside could not be taken: %s", error)
+                logger.warning("jobs that were set aside, or whose queue has a limit, could not be taken: %s", error)
         # One round trip, which is also all that an idle worker asks.
         found = Found()
         plan = Statement("plan_to_seek", {"lock_timeout": as_milliseconds(TURN_WAITS)})
@@ -251,7 +254,7 @@ class PostgresStore(VerbsForPeople):
     def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
         """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
         looked = Statement("overdue", {"now": self._database.now_text(), "types": as_json(sorted(types))})
-        ran_out, expired, blocked = self._database.look(looked)[0]
+        ran_out, expired, blocked, waits = self._database.look(looked)[0]
         swept = Swept()
         if ran_out or expired:
             swept = self._database.write(lambda now: sweep.sweep(now, lambda rows: self._suspects.ripe(rows, patience)), is_spare=True)
@@ -260,6 +263,8 @@ class PostgresStore(VerbsForPeople):
             batch = self._database.write(lambda now: sweep.unblock(types, now), is_spare=True)
             unblocked += batch
             blocked = batch >= sweep.UNBLOCKED_AT_ONCE
+        if waits:
+            unblocked += self._database.write(lambda now: recheck(self._rechecked, now), is_spare=True)
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)
@@ -278,6 +283,7 @@ class PostgresStore(VerbsForPeople):
             "merged_after": MERGED_AFTER.total_seconds(),
             "merged_within": MERGED_WITHIN.total_seconds(),
             "rollups_age": None if retention.rollups is None else retention.rollups.total_seconds(),
+            "idle_age": IDLE_FOR.total_seconds(),
             "actions_age": None if retention.actions is None else retention.actions.total_seconds(),
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:

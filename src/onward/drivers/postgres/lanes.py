@@ -34,6 +34,8 @@ class Lanes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.are_limited = False
+        """Some queue had a limit when somebody last looked: then a claim looks first how many more of it may run."""
         self._found: dict[tuple[str, ...], tuple[float, str]] = {}
 
     def known(self, queues: tuple[str, ...]) -> str | None:

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from onward.actions import Action, NewAction
-from onward.driver import Store
 from onward.drivers.postgres.database import LOOK_WITHIN, ONE_WAITS, TURN_WAITS, Database
 from onward.drivers.postgres.questions import question_sql
 from onward.drivers.postgres.statement_text import StatementText
@@ -15,6 +14,7 @@ from onward.drivers.postgres.waker import Waker
 from onward.drivers.sql import actions, people, periodic, queues
 from onward.drivers.sql.act import act
 from onward.drivers.sql.statements import Operation, Statement
+from onward.drivers.sql.verbs import VerbsOfWaits
 from onward.errors import StoreBusy
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, JobFilter, Question, Queue, together
 from onward.jobs import Attempt, Job
@@ -24,7 +24,7 @@ from onward.status import Status
 T = TypeVar("T")
 
 
-class VerbsForPeople(Store):
+class VerbsForPeople(VerbsOfWaits):
     """The part of the store that no worker calls."""
 
     _database: Database
@@ -56,7 +56,7 @@ class VerbsForPeople(Store):
         return self._write_and_wake(lambda now: people.run_now(job_id, owner, now))
 
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
-        self._database.write(lambda now: people.delete(job_id, owner))
+        self._database.write(lambda now: people.delete(job_id, owner, now))
 
     def act(
         self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
@@ -122,6 +122,12 @@ class VerbsForPeople(Store):
 
     def question_sql(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> str:
         return question_sql(self._text.raw, question, stuck_after) + ";"
+
+    def _look_up(self, operation: Callable[[], Operation[T]]) -> T:
+        return self._database.read(operation, patience=LOOK_WITHIN)
+
+    def _change(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        return self._write_and_wake(operation)
 
     def _write_and_wake(self, operation: Callable[[datetime], Operation[T]], *, is_spare: bool = False) -> T:
         result = self._database.write(operation, is_spare=is_spare)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from onward.drivers.sql.alerts import ALERT_COLUMNS
 from onward.drivers.sql.migrations import fill_in
 from onward.drivers.sql.periodic import PERIODIC_COLUMNS
 from onward.drivers.sql.placeholders import pyformat
@@ -16,11 +17,13 @@ from onward.jobs import LONGEST_LEASE
 NEVER_CLAIMED = ("blocked_by", "finished_at")
 """What is empty in every row that can be claimed."""
 INSTANTS = frozenset(
-    name for name in (*COLUMNS, *ATTEMPT_COLUMNS, *ACTION_COLUMNS, *PERIODIC_COLUMNS) if name.endswith(("_at", "_until", "_moment"))
+    name
+    for name in (*COLUMNS, *ATTEMPT_COLUMNS, *ACTION_COLUMNS, *PERIODIC_COLUMNS, *ALERT_COLUMNS)
+    if name.endswith(("_at", "_until", "_moment"))
 )
 HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
-FILES = ("statements.sql", "periodic.sql", "questions.sql", "examine.sql")
+FILES = ("statements.sql", "periodic.sql", "waits.sql", "questions.sql", "examine.sql")
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
 PLAN_TO_SEEK = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
@@ -79,6 +82,15 @@ class StatementText:
             "periodic_columns": _read("periodic", PERIODIC_COLUMNS),
             "least_moment": as_text("min(periodic.next_moment)"),
             "newest": as_text("max(job.created_at)"),
+            "alert_columns": _read("alert", ALERT_COLUMNS),
+            "behind": "(CASE blocked_by WHEN 'breaker' THEN breaker WHEN 'limit' THEN concurrency_key ELSE serial_key END)",
+            "waits": f"hashtextextended('onward waits {schema}', 0)",
+            "opened_text": as_text("opened_at"),
+            "retry_text": as_text("retry_at"),
+            "spent_text": as_text("spent_until"),
+            "check_text": as_text("check_at"),
+            "at_text": as_text("at"),
+            "ripe_text": as_text("min(ripe.at)"),
         }
         filling = {word: qualify(value) for word, value in words.items()}
         loaded = {name: fill_in(qualify(sql), filling) for name, sql in load_statements(text).items()}

@@ -296,6 +296,8 @@ SELECT pg_advisory_xact_lock({claiming});
 --   first_at is where the lane's first row is, so later looks begin there: what is dead before it and cannot be cleaned away, while
 --     somebody's transaction is open, is walked over once. Where that took long, the lanes are told, and given as `lanes` to the next claims,
 --     which search for no others (onward.drivers.postgres.lanes).
+--   wanted: those that get the slots. Rows that may have to wait for others keep their place among them and are told, not taken. Without
+--     slots nothing is taken, and all of them are told, ``passed`` at most: to be asked about together, in their order.
 --   No filter by type before the LIMIT: it would walk every unknown row at the head of the queue.
 --   Each claimed row comes as one JSON object, which costs the reader 3 microseconds instead of 8. Its instants are in the session's zone,
 --     so that is UTC until the end of the transaction: elsewhere the last moment of the year 9999 is in a year that no program can read.
@@ -348,7 +350,11 @@ WITH RECURSIVE clock AS MATERIALIZED (
     WHERE :lanes::text IS NULL
 ), waiting AS MATERIALIZED (
     SELECT queue, priority, first_at, clock_timestamp() - statement_timestamp() AS took FROM lane
-    WHERE NOT EXISTS (SELECT FROM {prefix}queues AS paused WHERE paused.name = lane.queue) ORDER BY priority DESC LIMIT (SELECT 100000)
+    WHERE NOT EXISTS (SELECT FROM {prefix}queues AS paused WHERE paused.name = lane.queue)
+        AND coalesce((:rooms::text::json ->> lane.queue)::bigint > 0, NOT EXISTS (
+            SELECT FROM {prefix}limits AS one WHERE one.kind = 'queue' AND (:rooms::text IS NULL OR one.name = lane.queue)
+        ))
+    ORDER BY priority DESC LIMIT (SELECT 100000)
 ), candidate AS MATERIALIZED (
     SELECT lane.queue, lane.priority, lane.first_at, due.scheduled_at, due.id
     FROM waiting AS lane
@@ -364,14 +370,23 @@ WITH RECURSIVE clock AS MATERIALIZED (
     ORDER BY lane.priority DESC, due.scheduled_at, due.id LIMIT :limit::bigint + 1
 ), share AS MATERIALIZED (
     SELECT queue, priority, first_at, count(*) AS wanted
-    FROM (SELECT queue, priority, first_at FROM candidate ORDER BY priority DESC, scheduled_at, id LIMIT :limit::bigint) AS first
+    FROM (
+        SELECT queue, priority, first_at, CASE WHEN :rooms::text IS NULL THEN 0 ELSE
+            row_number() OVER (PARTITION BY queue ORDER BY priority DESC, scheduled_at, id)
+        END AS place
+        FROM candidate ORDER BY priority DESC, scheduled_at, id LIMIT :limit::bigint
+    ) AS first
+    WHERE place <= coalesce((:rooms::text::json ->> queue)::bigint, place)
     GROUP BY queue, priority, first_at LIMIT (SELECT 100000)
 ), picked AS MATERIALIZED (
-    SELECT due.place, due.id, due.type, due.priority, due.scheduled_at, due.expires_at
+    SELECT due.place, due.id, due.type, due.priority, due.scheduled_at, due.expires_at, due.shares
     FROM share
     CROSS JOIN clock
     CROSS JOIN LATERAL (
-        SELECT job.ctid AS place, job.id, job.type, job.priority, job.scheduled_at, job.expires_at FROM {prefix}jobs AS job
+        SELECT
+            job.ctid AS place, job.id, job.type, job.priority, job.scheduled_at, job.expires_at,
+            coalesce(job.breaker, job.serial_key, job.concurrency_key) IS NOT NULL AS shares
+        FROM {prefix}jobs AS job
         WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL
             AND job.queue = share.queue AND job.priority = share.priority
             AND job.scheduled_at >= share.first_at AND job.scheduled_at <= clock.now
@@ -382,16 +397,17 @@ WITH RECURSIVE clock AS MATERIALIZED (
 ), known AS MATERIALIZED (
     SELECT key AS type, value::double precision AS lease_seconds FROM json_each_text(:types::text::json)
 ), wanted AS MATERIALIZED (
-    SELECT picked.place, picked.id, known.lease_seconds FROM picked JOIN known ON known.type = picked.type CROSS JOIN clock
+    SELECT picked.place, picked.id, picked.type, picked.shares, known.lease_seconds
+    FROM picked JOIN known ON known.type = picked.type CROSS JOIN clock
     WHERE picked.expires_at IS NULL OR picked.expires_at > clock.now
-    ORDER BY picked.priority DESC, picked.scheduled_at, picked.id LIMIT :slots::bigint
+    ORDER BY picked.priority DESC, picked.scheduled_at, picked.id LIMIT :slots::bigint + :passed::bigint
 ), taken AS (
     UPDATE {prefix}jobs AS job SET
         status = 'in_progress', isolated = (job.isolated OR job.lost_leases > 0), ran_isolated = false,
         attempts = least(job.attempts, {highest}) + 1, fence = least(job.fence, {highest}) + 1,
         lease_owner = :lease_owner::text, lease_until = clock.now + wanted.lease_seconds * interval '1 second',
         started_at = clock.now, updated_at = clock.now
-    FROM wanted CROSS JOIN clock
+    FROM (SELECT * FROM wanted WHERE NOT shares LIMIT :slots::bigint) AS wanted CROSS JOIN clock
     WHERE job.ctid = wanted.place
     RETURNING {claimed_columns}
 )
@@ -401,6 +417,18 @@ SELECT CASE WHEN picked.expires_at <= clock.now THEN 'expired' WHEN known.type I
 FROM picked CROSS JOIN clock LEFT JOIN known ON known.type = picked.type WHERE picked.id NOT IN (SELECT id FROM wanted)
 UNION ALL
 SELECT 'left', NULL WHERE (SELECT count(*) FROM candidate) > :limit::bigint
+UNION ALL
+SELECT 'shares', json_build_array(id, type)::text FROM (
+    SELECT wanted.id, wanted.type FROM wanted JOIN picked ON picked.id = wanted.id WHERE wanted.shares OR :slots::bigint = 0
+    ORDER BY picked.priority DESC, picked.scheduled_at, picked.id
+) AS asked
+UNION ALL
+SELECT 'limited', NULL WHERE :rooms::text IS NULL AND EXISTS (SELECT FROM {prefix}limits WHERE kind = 'queue')
+UNION ALL
+SELECT 'ripe', {ripe_text} FROM (
+    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL
+    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL
+) AS ripe
 UNION ALL
 SELECT 'blocked', NULL WHERE EXISTS (
     SELECT FROM {prefix}jobs
@@ -529,7 +557,8 @@ WHERE id = :id::text AND fence = :fence::bigint AND status = (SELECT 'in_progres
 -- == sweep, recover ==
 
 -- name: overdue
--- Whether a sweep has anything to do: claims that ran out, jobs past their expiry, blocked jobs of a type that is known. Two seeks,
+-- Whether a sweep has anything to do: claims that ran out, jobs past their expiry, blocked jobs of a type that is known, jobs that wait
+-- for others. Some seeks,
 -- and a walk over what runs: lease_until is in no index.
 SELECT
     EXISTS (
@@ -543,7 +572,8 @@ SELECT
     EXISTS (
         SELECT FROM {prefix}jobs
         WHERE blocked_by IS NOT NULL AND blocked_by = 'type' AND type = ANY (ARRAY(SELECT json_array_elements_text(:types::text::json)))
-    );
+    ),
+    EXISTS (SELECT FROM {prefix}jobs WHERE blocked_by IS NOT NULL AND blocked_by <> 'type');
 
 -- name: run_out
 -- Claims whose lease ran out. One further ahead than any lease may be counts too: the clock went back. A row that somebody holds is
@@ -692,7 +722,9 @@ DELETE FROM {prefix}jobs
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json)))
     AND (:owner::text IS NULL OR owner = :owner::text) AND status <> 'in_progress'
     AND (:statuses::text IS NULL OR status = ANY (ARRAY(SELECT json_array_elements_text(:statuses::text::json))))
-RETURNING id, owner, type, idempotency_key;
+RETURNING
+    id, owner, type, idempotency_key, serial_key,
+    CASE WHEN status IN ('queued', 'retrying') THEN concurrency_key END;
 
 -- name: delete_history
 DELETE FROM {prefix}history WHERE job_id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json)));
@@ -701,7 +733,8 @@ DELETE FROM {prefix}history WHERE job_id = ANY (ARRAY(SELECT json_array_elements
 -- == prune ==
 
 -- name: prunable
--- Whether a prune has anything to do: a seek for each final status, and one for the keys, the rollups and the actions each.
+-- Whether a prune has anything to do: a seek for each final status, one for the keys, the rollups and the actions each, and a look at the
+-- breakers and limits, which are few.
 SELECT EXISTS (
     SELECT FROM json_each_text(:ages::text::json) AS kept (status, seconds) CROSS JOIN LATERAL (
         SELECT FROM {prefix}jobs AS job
@@ -718,7 +751,16 @@ OR EXISTS (
 ) OR EXISTS (
     SELECT FROM {prefix}rollups
     WHERE minute < to_char(({moment} - :rollups_age::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
-) OR EXISTS (SELECT FROM {prefix}actions WHERE began_at <= {moment} - :actions_age::double precision * interval '1 second');
+) OR EXISTS (SELECT FROM {prefix}actions WHERE began_at <= {moment} - :actions_age::double precision * interval '1 second')
+OR EXISTS (
+    SELECT FROM {prefix}breakers
+    WHERE status = 'closed' AND failures = 0 AND retry_at IS NULL
+        AND updated_at <= {moment} - :idle_age::double precision * interval '1 second'
+) OR EXISTS (
+    SELECT FROM {prefix}limits
+    WHERE kind = 'key' AND NOT is_by_hand AND check_at IS NULL
+        AND greatest(updated_at, spent_until) <= {moment} - :idle_age::double precision * interval '1 second'
+);
 
 -- name: prune
 -- The oldest first, by the index on what is final; small batches, so that no transaction is long.

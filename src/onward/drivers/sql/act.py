@@ -30,7 +30,7 @@ def _act(verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status], now
             rows = yield from people.run_each_now(job_ids, None, now, statuses)
             done = {row[0] for row in rows}
         case "delete":
-            done = set((yield from people.delete_each(job_ids, None, statuses)))
+            done = set((yield from people.delete_each(job_ids, None, now, statuses)))
         case "retry":
             return (yield from _retry(job_ids, statuses, now))
     return (yield from _sort_out(verb, job_ids, statuses, done))

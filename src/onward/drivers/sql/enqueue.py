@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from onward.alerts import breaker_cause
+from onward.drivers.sql.alerts import open_alerts
+from onward.drivers.sql.breakers import read_breakers
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
 from onward.drivers.sql.statements import Many, Operation, Statement, as_json
-from onward.errors import DuplicateJob, StoreBusy
+from onward.errors import BreakerOpen, DuplicateJob, StoreBusy
 from onward.jobs import Accepted, NewJob, uses_of_key
 from onward.unique import answer_duplicate, answer_same_id
 
 MOST_KEY_TRIES = 100
 TOGETHER_FROM = 8
 """Keys of one request from which on it is quicker to take them together: that takes five statements, on a server five round trips."""
+
+
+def is_plain(job: NewJob) -> bool:
+    """Say whether nothing has to be looked up before it is stored."""
+    return job.key is None and not job.refuses_open_breaker
 
 
 def enqueue(jobs: Sequence[NewJob], now: datetime) -> Operation[list[Accepted]]:
@@ -39,12 +47,27 @@ def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operat
     left = [position for position in range(len(jobs)) if position not in answers]
     while left:  # once, but for an id that is asked for several times
         left = yield from _take_keys(jobs, left, now, new, answers, is_whole=is_whole)
+    if is_whole:
+        yield from _refuse_behind_breakers(new.values())
     rows = []
     if not (is_whole and any(isinstance(answer, DuplicateJob) for answer in answers.values())):
         rows = [write_new_job(job, now, now_text) for job in new.values()]
     if rows and (overtaken := (yield Many("enqueue", rows))):
         yield from _answer_overtaken(jobs, {row[0] for row in overtaken}, new, answers)
     return [answers.get(position) or Accepted(job.id) for position, job in enumerate(jobs)]
+
+
+def _refuse_behind_breakers(jobs: Iterable[NewJob]) -> Operation[None]:
+    """Raise ``BreakerOpen`` for the first of these that asks for it."""
+    keys = [job.breaker for job in jobs if job.refuses_open_breaker and job.breaker is not None]
+    if not keys:
+        return
+    states, _ = yield from read_breakers(set(keys))
+    for key in keys:
+        if key in states and states[key].status != "closed":
+            alerts = yield from open_alerts([breaker_cause(key)])
+            alert = alerts.get(breaker_cause(key))
+            raise BreakerOpen(key, retry_at=states[key].retry_at, alert_id=None if alert is None else alert.id)
 
 
 def _same_id(job: NewJob, type_: str, payload_hash: str, owner: str) -> Accepted | DuplicateJob:

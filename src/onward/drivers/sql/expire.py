@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onward.drivers.sql.rows import read_jobs
+from onward.drivers.sql.rows import read_instant, read_jobs
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Statement, as_json
+from onward.drivers.sql.waits import let_go, shared_by
 from onward.jobs import Job
 
 
@@ -15,5 +16,7 @@ def expire(ids: Sequence[str], now_text: str) -> Operation[list[Job]]:
     rows = yield Statement("expire", {"ids": as_json(ids), "now": now_text})
     yield Statement("free_keys", {"ids": as_json([row[0] for row in rows])})
     jobs, unreadable = read_jobs(rows)
+    # Within a claim, which may hold keys already.
+    yield from let_go((shared_by(job, ended=True) for job in jobs), read_instant(now_text), waits=False)
     yield from set_aside(unreadable, now_text)
     return jobs

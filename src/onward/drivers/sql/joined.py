@@ -133,7 +133,7 @@ class _Verbs(ABC):
         return self._run(lambda link: link.reading(people.get(job_id, owner)))
 
     def cancel(self, job_id: str, *, owner: str | None = None) -> Any:
-        return self._write(lambda now: people.cancel(job_id, owner, now))
+        return self._write(lambda now: people.cancel(job_id, owner, now, frees=False))
 
     def retry(self, job_id: str, *, owner: str | None = None) -> Any:
         return self._write(lambda now: people.retry(job_id, owner, now))

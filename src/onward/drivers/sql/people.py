@@ -11,8 +11,9 @@ from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import COLUMNS, read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.drivers.sql.waits import Shared, let_go
 from onward.errors import DuplicateJob, IllegalTransition, JobNotFound, LeaseLost
-from onward.inspection import MEANT_FOR, BulkVerb, JobFilter, Retention
+from onward.inspection import IDLE_FOR, MEANT_FOR, BulkVerb, JobFilter, Retention
 from onward.jobs import Attempt, Job, NewJob
 from onward.outcome import has_form, storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
@@ -21,6 +22,7 @@ from onward.unique import refuse_retry
 
 Statuses: TypeAlias = Sequence[Status]
 _ID, _STATUS, _KEY = (COLUMNS.index(name) for name in ("id", "status", "idempotency_key"))
+_SERIAL_KEY, _CONCURRENCY_KEY = COLUMNS.index("serial_key"), COLUMNS.index("concurrency_key")
 ARROWS: dict[BulkVerb, Verb] = {"cancel": Verb.CANCEL, "retry": Verb.RETRY_BY_HAND, "run_now": Verb.RUN_NOW}
 
 
@@ -109,14 +111,16 @@ def cancel_requested(lease_owner: str) -> Operation[frozenset[str]]:
     return frozenset(row[0] for row in rows)
 
 
-def cancel(job_id: str, owner: str | None, now: datetime) -> Operation[Job]:
-    """Cancel a waiting job, or ask a running one to stop."""
+def cancel(job_id: str, owner: str | None, now: datetime, *, frees: bool = True) -> Operation[Job]:
+    """Cancel a waiting job, or ask a running one to stop. ``frees`` as for ``settle``; without it the next sweep does it."""
     _check_text(job_id, owner)
-    rows = yield from cancel_each([job_id], owner, now)
+    rows = yield from cancel_each([job_id], owner, now, frees=frees)
     return (yield from _changed(rows, job_id, owner, Verb.CANCEL))
 
 
-def cancel_each(job_ids: Sequence[str], owner: str | None, now: datetime, statuses: Statuses = ()) -> Operation[list[Row]]:
+def cancel_each(
+    job_ids: Sequence[str], owner: str | None, now: datetime, statuses: Statuses = (), *, frees: bool = True
+) -> Operation[list[Row]]:
     """``cancel`` for all of these that can be, and still have one of these statuses if any are given; gives their rows."""
     asked = {"ids": as_json(job_ids), "owner": owner, "now": write_instant(now), "statuses": _listed(statuses)}
     rows = yield Statement("cancel", asked)
@@ -124,6 +128,10 @@ def cancel_each(job_ids: Sequence[str], owner: str | None, now: datetime, status
     ended = [row[_ID] for row in rows if row[_STATUS] == Status.CANCELLED.value and row[_KEY] is not None]
     if ended:
         yield Statement("free_keys", {"ids": as_json(ended)})
+    if frees:
+        # A job that wants a place may have been let go on for one, and nobody else would be told that it is free.
+        left = (Shared(row[_SERIAL_KEY], row[_CONCURRENCY_KEY]) for row in rows if row[_STATUS] == Status.CANCELLED.value)
+        yield from let_go(left, now)
     return rows
 
 
@@ -174,26 +182,27 @@ def run_each_now(job_ids: Sequence[str], owner: str | None, now: datetime, statu
     return (yield Statement("run_now", asked))
 
 
-def delete(job_id: str, owner: str | None) -> Operation[None]:
+def delete(job_id: str, owner: str | None, now: datetime) -> Operation[None]:
     """Remove a job that is not running, with its history and its key of scope ``active``."""
     _check_text(job_id, owner)
-    if not (yield from delete_each([job_id], owner)):
+    if not (yield from delete_each([job_id], owner, now)):
         yield from get(job_id, owner)  # which says that there is none
         raise IllegalTransition(why_not_deleted(job_id))
 
 
-def delete_each(job_ids: Sequence[str], owner: str | None, statuses: Statuses = ()) -> Operation[list[str]]:
+def delete_each(job_ids: Sequence[str], owner: str | None, now: datetime, statuses: Statuses = ()) -> Operation[list[str]]:
     """``delete`` for all of these that can be; gives their ids. ``statuses`` as for ``cancel_each``.
 
     The rows first: a retry that has taken its key and not committed holds its row, and only behind that its key can be seen.
     """
     rows = yield Statement("delete", {"ids": as_json(job_ids), "owner": owner, "statuses": _listed(statuses)})
     deleted = [row[0] for row in rows]
-    keyed = [[owner_, type_, key, id_] for id_, owner_, type_, key in rows if key is not None]
+    keyed = [[owner_, type_, key, id_] for id_, owner_, type_, key, *_ in rows if key is not None]
     if keyed:
         yield Statement("free_keys_of", {"rows": as_json(keyed)})
     if deleted:
         yield Statement("delete_history", {"ids": as_json(deleted)})
+    yield from let_go((Shared(serial_key, concurrency_key) for *_, serial_key, concurrency_key in rows), now)
     return deleted
 
 
@@ -227,7 +236,7 @@ def confirm(claim: Claim, now: datetime) -> Operation[None]:
 
 def settle_one(settlement: Settlement, now: datetime) -> Operation[None]:
     """Settle in a caller's transaction. Raises ``LeaseLost``."""
-    if (yield from settle([settlement], now)).lost:
+    if (yield from settle([settlement], now, frees=False)).lost:
         raise _lost(settlement.claim)
 
 
@@ -236,7 +245,9 @@ def _lost(claim: Claim) -> LeaseLost:
 
 
 def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
-    """Delete at most ``limit`` final jobs past their retention, as many keys whose window is over, and as many old records of actions."""
+    """Delete at most ``limit`` final jobs past their retention, and as many of each of these: keys whose window is over, old records of
+    actions, and breakers and limits of keys that nobody has needed for ``IDLE_FOR``.
+    """
     deleted: list[str] = []
     for status, age in retention.by_status().items():
         if len(deleted) >= limit:
@@ -247,4 +258,7 @@ def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
         yield Statement("delete_history", {"ids": as_json(deleted)})
     yield Statement("prune_keys", {"now": write_instant(now), "limit": limit})
     yield from actions.prune(retention.actions, limit, now)
+    idle = {"before": write_instant(now - IDLE_FOR), "limit": limit}
+    yield Statement("prune_breakers", idle)
+    yield Statement("prune_limits", idle)
     return len(deleted)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onward.drivers.sql.enqueue import enqueue_what_may
 from onward.drivers.sql.rows import read_jobs, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.drivers.sql.waits import after_runs
 from onward.jobs import Job
 from onward.outcome import Completed, Ending, as_stored, end_settled, has_form, is_stored, storable, yields_to_cancel
 from onward.turn import Settlement, check_settlements
@@ -30,8 +31,12 @@ class Settled(Struct, frozen=True):
     lost: tuple[Settlement, ...] = ()
 
 
-def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settled]:
-    """Store how these claims ended. A refused one changes nothing and does not undo its neighbours. Raises ``ValueRefused``."""
+def settle(settlements: Sequence[Settlement], now: datetime, *, frees: bool = True) -> Operation[Settled]:
+    """Store how these claims ended. A refused one changes nothing and does not undo its neighbours. Raises ``ValueRefused``.
+
+    ``frees`` counts the runs at their breakers, and lets those go on that wait for what they held: not in a transaction that may be long,
+    since others would wait for it; the worker's turn behind it does it then.
+    """
     check_settlements(settlements)
     now_text = write_instant(now)
     named: dict[Name, Settlement] = {}
@@ -52,8 +57,12 @@ def settle(settlements: Sequence[Settlement], now: datetime) -> Operation[Settle
     done = {name: one for name, one in named.items() if name in ended}
     yield from _after(done, endings, now)
     if len(done) == len(settlements):
-        return Settled(tuple(_as_stored(one, one.claim.id in asked) for one in settlements) if endings else tuple(settlements))
-    return (yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in done.values()}))
+        settled = Settled(tuple(_as_stored(one, one.claim.id in asked) for one in settlements) if endings else tuple(settlements))
+    else:
+        settled = yield from _sort_out(settlements, {id(one): one.claim.id in asked for one in done.values()})
+    if frees:
+        yield from after_runs(done, settled.settled, now)
+    return settled
 
 
 def _complete(plain: Mapping[Name, Settlement], now_text: str) -> Operation[list[Row]]:

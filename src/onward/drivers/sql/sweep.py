@@ -13,6 +13,7 @@ from onward.drivers.sql.rows import read_jobs, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.settle import write_attempt, write_ending
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.drivers.sql.waits import let_go, shared_by
 from onward.jobs import LONGEST_LEASE, Job
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED, Ending, Released, end_lost, end_settled, storable
 from onward.status import Status
@@ -54,6 +55,7 @@ def sweep(now: datetime, ripe: Callable[[list[Row]], list[Row]] | None = None) -
     rows = yield Statement("run_out", limits)
     chosen = rows if ripe is None else ripe(rows)
     swept = yield from _end(chosen, now, LEASE_RAN_OUT)
+    yield from _let_go(swept, now)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
     too_late = {job.id for job in expired}
@@ -68,7 +70,9 @@ def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operat
     lost = yield from _end([row for row in rows if row[0] in begun], now, PROCESS_DIED)
     released = yield from _end([row for row in rows if row[0] not in begun], now, None)
     requeued, cancelled = lost.requeued + released.requeued, lost.cancelled + released.cancelled
-    return replace(lost, requeued=_in_order(requeued), cancelled=_in_order(cancelled))
+    swept = replace(lost, requeued=_in_order(requeued), cancelled=_in_order(cancelled))
+    yield from _let_go(swept, now)
+    return swept
 
 
 def unblock(types: Collection[str], now: datetime) -> Operation[int]:
@@ -97,6 +101,11 @@ def _end(rows: list[Row], now: datetime, why: str | None) -> Operation[Swept]:
         dead_lettered=tuple(job for job in after if job.status is Status.DEAD_LETTER),
         cancelled=tuple(job for job in after if job.status is Status.CANCELLED),
     )
+
+
+def _let_go(swept: Swept, now: datetime) -> Operation[None]:
+    jobs = swept.requeued + swept.dead_lettered + swept.cancelled
+    yield from let_go((shared_by(job, ended=job.status.is_final) for job in jobs), now)
 
 
 def _in_order(jobs: tuple[Job, ...]) -> tuple[Job, ...]:

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
-
+from onward.drivers.sql.found import Found
 from onward.drivers.sql.rollups import write_rollups
 from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.settle import Settled, settle
 from onward.drivers.sql.statements import Operation, Statement, as_json
-from onward.jobs import Job
 from onward.rollups import Tally
-from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand, Settlement, Turn
-
-
-class Found(Struct):
-    """What a claim found."""
-
-    claims: list[Claim] = []
-    expired: list[Job] = []
-    blocked: int = 0
-    next_due: timedelta | None = None
-    leaves_blocked: bool = False
+from onward.turn import BLOCKED_PER_TURN, Demand, Settlement, Turn
 
 
 def turn(
@@ -55,9 +43,9 @@ def turn(
 def unblock_first(demand: Demand, now: datetime) -> Operation[None]:
     """Let rows be claimed again that a worker of other jobs has set aside, no more than there are slots for.
 
-    Of the first ``TYPES_BLOCKED_PER_TURN`` that are found those that come first; sorting more of them would cost each claim more.
+    Of the first ``BLOCKED_PER_TURN`` that are found those that come first; sorting more of them would cost each claim more.
     """
-    yield Statement("unblock_first", served_by(demand) | {"now": write_instant(now), "most": TYPES_BLOCKED_PER_TURN, "limit": demand.slots})
+    yield Statement("unblock_first", served_by(demand) | {"now": write_instant(now), "most": BLOCKED_PER_TURN, "limit": demand.slots})
 
 
 def served_by(demand: Demand) -> dict[str, Any]:

@@ -7,17 +7,17 @@ from collections import defaultdict
 from datetime import datetime, timedelta
 
 from onward.drivers.sql.expire import expire
+from onward.drivers.sql.found import Found
 from onward.drivers.sql.rows import UnreadableRow, read_instant, read_objects, read_workable, sort_out_unusable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Parameters, Row, Statement, as_json
-from onward.drivers.sql.turn import Found, served_by, unblock_first
+from onward.drivers.sql.turn import served_by, unblock_first
+from onward.drivers.sql.waits import Rooms, admit_rows, let_ripe, next_ripe, rooms_of_queues, spend
 from onward.drivers.sqlite.vendor_errors import CORRUPT
 from onward.ids import is_id
 from onward.jobs import Job
-from onward.turn import TYPES_BLOCKED_PER_TURN, Claim, Demand
+from onward.turn import BLOCKED_PER_TURN, Claim, Demand
 
-EXPIRED_PER_TURN = 1000
-"""The others wait for the next turn, so that none holds the write lock for long."""
 READ_AT_ONCE = 128
 """Claimed rows that become one JSON text: with the longest payloads it has 32 MiB."""
 
@@ -29,18 +29,31 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
     """
     if demand.unblocks:
         yield from unblock_first(demand, now)
-    found = yield from _claim_due(demand, now)
+    ripe_at = yield from let_ripe(now)
+    found = Found()
+    while True:
+        expired = len(found.expired)
+        yield from _claim_due(found, demand, now)
+        # Those that wait for what has expired may have been let go on.
+        has_let = any(job.serial_key is not None or job.concurrency_key is not None for job in found.expired[expired:])
+        if not has_let or len(found.claims) >= demand.slots or len(found.expired) >= BLOCKED_PER_TURN:
+            break
+    if found.refused:
+        ripe_at = yield from next_ripe(now)
+    found.look_again(ripe_at, now)
     found.leaves_blocked = bool((yield Statement("any_blocked", served_by(demand)))[0][0])
     return found
 
 
-def _claim_due(demand: Demand, now: datetime) -> Operation[Found]:
-    found, now_text = Found(), write_instant(now)
+def _claim_due(found: Found, demand: Demand, now: datetime) -> Operation[None]:
+    now_text = write_instant(now)
     # What is no text was written by hand, and the sweep sets it aside: as JSON it would be taken for the name of another queue.
     queues = list(demand.queues) or [row[0] for row in (yield Statement("queues")) if isinstance(row[0], str)]
+    rooms = yield from rooms_of_queues(now)
     if not queues:
-        return found
-    lanes = yield Statement("lanes", {"queues": as_json(queues)})
+        found.look_again(rooms.next_token(now), now)
+        return
+    lanes = yield Statement("lanes", {"queues": as_json(rooms.open(queues))})
     due: dict[int, list[str]] = defaultdict(list)
     is_sure: dict[int, bool] = defaultdict(bool)
     for queue, priority, first in lanes:
@@ -48,48 +61,84 @@ def _claim_due(demand: Demand, now: datetime) -> Operation[Found]:
             due[priority].append(queue)
             is_sure[priority] = is_sure[priority] or (isinstance(first, str) and isinstance(priority, int))
     for priority, its_queues in due.items():
-        if (yield from _claim_priority(found, demand, now, its_queues, priority, is_sure[priority])):
+        if (yield from _claim_priority(found, demand, now, its_queues, priority, rooms, is_sure=is_sure[priority])):
             found.next_due = timedelta(0)
-            return found
-    if due:
-        lanes = yield Statement("lanes", {"queues": as_json(queues)})
-    firsts = [first for _, _, first in lanes if isinstance(first, str)]
-    found.next_due = _until(min(firsts), now) if firsts else None
-    return found
+            break
+    else:
+        if due:
+            lanes = yield Statement("lanes", {"queues": as_json(rooms.open(queues))})
+        firsts = [first for _, _, first in lanes if isinstance(first, str)]
+        found.next_due = _until(min(firsts), now) if firsts else None
+    yield from spend(rooms, now)
+    found.look_again(rooms.next_token(now), now)
 
 
-def _claim_priority(found: Found, demand: Demand, now: datetime, queues: list[str], priority: int, is_sure: bool) -> Operation[bool]:
+def _claim_priority(
+    found: Found, demand: Demand, now: datetime, queues: list[str], priority: int, rooms: Rooms, *, is_sure: bool
+) -> Operation[bool]:
     """Take one priority's due rows from these queues, of which there are some if ``is_sure``. True when it ends with rows that are due."""
     now_text = write_instant(now)
     handled: set[str | bytes] | None = None
-    while True:
+    while queues := rooms.open(queues):
         wanted = demand.slots - len(found.claims)
-        # One more than is wanted tells whether anything is left; many more once unknown types have to be moved aside.
-        limit = TYPES_BLOCKED_PER_TURN if found.blocked or found.expired else wanted + 1
-        rows: list[Row] = []
-        for queue in queues:
-            rows += yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": limit})
+        # One more than is wanted tells whether anything is left; many more once rows have to be moved aside.
+        limit = BLOCKED_PER_TURN if found.blocked or found.refused or found.expired else wanted + 1
+        rows, is_full = yield from _due(queues, priority, rooms, limit, now_text)
         if (handled is None and is_sure and not rows) or (handled and any(row[1] in handled for row in rows)):
             raise _damaged()
-        if len(queues) > 1:
-            rows.sort(key=lambda row: (str(row[0]), str(row[1])))
-        full = len(rows) >= limit
-        # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
-        sound, bad = _without_bad(rows[:limit])
+        sound, bad = _without_bad(rows)
         yield from set_aside(bad, now_text)
-        known, expired, unknown, left = _sort_out(sound, demand, found, wanted, now_text)
+        shares = any(row[4] for row in sound)
+        known, expired, unknown, left = _sort_out(sound, demand, found, len(sound) if shares else wanted, now_text)
+        handled = {*expired, *unknown, *(row.job_id for row in bad)}
         if expired:
             found.expired += yield from expire(expired, now_text)
         if unknown:
             found.blocked += len(unknown)
             yield Statement("block", {"ids": as_json(unknown), "now": now_text})
+        if shares:
+            admitted = yield from admit_rows(known, demand.constraints, now, room=wanted)
+            handled.update(admitted.aside)
+            found.refused += len(admitted.aside)
+            let = set(admitted.let)
+            known, left = [one for one in known if one[0] in let], left or admitted.left > 0
         if known:
-            yield from _take(found, demand, now, known)
-        if left or len(found.expired) >= EXPIRED_PER_TURN:
+            handled.update(id_ for id_, _ in known)
+            yield from _take(found, demand, now, known, rooms)
+        if left or max(len(found.expired), found.refused) >= BLOCKED_PER_TURN:
             return True
-        if not full or not (known or expired or unknown or bad):
+        if not is_full or not handled:
             return False
-        handled = {*(id_ for id_, _ in known), *expired, *unknown, *(row.job_id for row in bad)}
+    return False
+
+
+def _due(queues: list[str], priority: int, rooms: Rooms, limit: int, now_text: str) -> Operation[tuple[list[Row], bool]]:
+    """One priority's first rows that are due, in order; and whether there may be more of them.
+
+    Of a queue with a limit no more than it has room for. Whether those take the room is not known yet: if one is refused, the next of its
+    queue comes before what is behind it in other queues. So nothing is given behind the last that was read of such a queue.
+    """
+    rows: list[Row] = []
+    is_full = False
+    cuts: list[tuple[str, str]] = []
+    for queue in queues:
+        its_limit = rooms.of(queue, limit)
+        its_rows = yield Statement("due", {"queue": queue, "priority": priority, "now": now_text, "limit": its_limit})
+        is_full = is_full or len(its_rows) >= its_limit
+        rows += its_rows
+        if len(its_rows) >= its_limit < limit:
+            cuts.append(_place(its_rows[-1]))
+    if len(queues) > 1:
+        rows.sort(key=_place)
+    if cuts:
+        cut = min(cuts)
+        rows = [row for row in rows if _place(row) <= cut]
+    # Past the first `limit` rows of all, a queue may hold earlier ones that were not read.
+    return rows[:limit], is_full or len(rows) >= limit
+
+
+def _place(row: Row) -> tuple[str, str]:
+    return str(row[0]), str(row[1])
 
 
 def _without_bad(rows: list[Row]) -> tuple[list[Row], list[UnreadableRow]]:
@@ -97,7 +146,7 @@ def _without_bad(rows: list[Row]) -> tuple[list[Row], list[UnreadableRow]]:
     sound: list[Row] = []
     bad: list[UnreadableRow] = []
     for row in rows:
-        scheduled_at, id_, _, expires_at = row
+        scheduled_at, id_, _, expires_at, _ = row
         if not isinstance(id_, str) or not is_id(id_):
             bad.append(UnreadableRow(id_, "its id has not the form of an id"))
         elif not isinstance(scheduled_at, str) or not (expires_at is None or isinstance(expires_at, str)):
@@ -114,11 +163,11 @@ def _sort_out(
     known: list[tuple[str, str]] = []
     expired: list[str] = []
     unknown: list[str] = []
-    for _, id_, type_, expires_at in rows:
+    for _, id_, type_, expires_at, _ in rows:
         if expires_at is not None and expires_at <= now_text:
             expired.append(id_)
         elif type_ not in demand.types:
-            if found.blocked + len(unknown) >= TYPES_BLOCKED_PER_TURN:
+            if found.blocked + len(unknown) >= BLOCKED_PER_TURN:
                 return known, expired, unknown, True
             unknown.append(id_)
         elif len(known) >= wanted:
@@ -128,7 +177,7 @@ def _sort_out(
     return known, expired, unknown, False
 
 
-def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, str]]) -> Operation[None]:
+def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, str]], rooms: Rooms) -> Operation[None]:
     now_text = write_instant(now)
     by_lease: dict[timedelta, list[str]] = defaultdict(list)
     for id_, type_ in known:
@@ -146,6 +195,9 @@ def _take(found: Found, demand: Demand, now: datetime, known: list[tuple[str, st
             yield from set_aside(unreadable, now_text)
     taken.sort(key=lambda one: (one.job.scheduled_at, one.job.id))
     found.claims += taken
+    if rooms.left:
+        for one in taken:
+            rooms.take(one.job.queue)
 
 
 def _claimed(asked: Parameters) -> Operation[tuple[list[Job], list[UnreadableRow]]]:

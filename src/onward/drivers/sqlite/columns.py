@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_type_hints
 
+from onward.drivers.sql.alerts import ALERT_COLUMNS
 from onward.drivers.sql.periodic import PERIODIC_COLUMNS
 from onward.drivers.sql.rows import ACTION_COLUMNS, ATTEMPT_COLUMNS, COLUMNS
 from onward.jobs import Job
 
+BEHIND = "(CASE blocked_by WHEN 'breaker' THEN breaker WHEN 'limit' THEN concurrency_key ELSE serial_key END)"
+"""The key that a blocked job waits for, word for word as in the index ``jobs_behind``."""
+
 
 def column_lists() -> dict[str, str]:
-    """What replaces ``{columns}``, ``{attempt_columns}``, ``{action_columns}``, ``{periodic_columns}`` and ``{job_object}``."""
+    """What replaces the words in braces: ``{columns}`` of a job, those of other tables, ``{job_object}``, ``{behind}``."""
     return {
         "columns": _plain(COLUMNS),
         "attempt_columns": _plain(ATTEMPT_COLUMNS),
         "action_columns": _plain(ACTION_COLUMNS),
         "periodic_columns": _plain(PERIODIC_COLUMNS),
+        "alert_columns": _plain(ALERT_COLUMNS),
+        "behind": BEHIND,
         "job_object": _job_object(),
     }
 

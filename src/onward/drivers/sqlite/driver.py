@@ -16,14 +16,16 @@ from msgspec.structs import replace
 
 from onward.actions import Action, NewAction
 from onward.clock import Clock
-from onward.driver import AsyncWithin, Capabilities, Store, Within
+from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.borrowed import find_bridge
 from onward.drivers.sql import actions, people, periodic, queues, rollups, sweep
 from onward.drivers.sql.act import act
-from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.enqueue import enqueue, is_plain
+from onward.drivers.sql.recheck import Cursors, recheck
 from onward.drivers.sql.rows import write_instant, write_new_job
 from onward.drivers.sql.statements import Operation, load_statements, run
 from onward.drivers.sql.turn import turn
+from onward.drivers.sql.verbs import VerbsOfWaits
 from onward.drivers.sqlite.claim import claim
 from onward.drivers.sqlite.columns import column_lists
 from onward.drivers.sqlite.connection import close_quietly, connect
@@ -39,7 +41,7 @@ from onward.drivers.sqlite.url import PREFIX, TIMEOUT, write_url
 from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
-from onward.errors import DuplicateJob, InvalidSetting, OnwardError, ValueRefused
+from onward.errors import BreakerOpen, DuplicateJob, InvalidSetting, OnwardError, ValueRefused
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
@@ -50,11 +52,11 @@ from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
-FILES = ("statements.sql", "periodic.sql")
+FILES = ("statements.sql", "periodic.sql", "waits.sql")
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 
 
-class SQLiteStore(Store):
+class SQLiteStore(VerbsOfWaits):
     """Jobs in the SQLite file at ``path``, which may be the application's own; it becomes WAL.
 
     ``timeout`` is how long a write waits for other writers. ``relaxed`` is explained in ``onward.drivers.durability``. ``strict`` refuses
@@ -104,6 +106,7 @@ class SQLiteStore(Store):
         )
         self._waker = Waker(self.path, self._file.has_news, poll=poll.total_seconds())
         self._last_turn = 0.0
+        self._rechecked = Cursors()
         self._courtesy = Courtesy()
 
     # -- every backend -----------------------------------------------------------------------------------------------
@@ -149,14 +152,14 @@ class SQLiteStore(Store):
             answers = self._file.write(
                 lambda cursor: self._accept(cursor, requests), lambda: tuple(job.id for request in requests for job in request)
             )
-        except DuplicateJob as refusal:
+        except (BreakerOpen, DuplicateJob) as refusal:
             return [refusal]
         self._waker.wake()
         return answers
 
     def _accept(self, cursor: sqlite3.Cursor, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
         if len(requests) == 1:  # a refusal rolls back the whole transaction
-            if len(requests[0]) == 1 and requests[0][0].key is None and self._stored_at_once(cursor, requests[0][0]):
+            if len(requests[0]) == 1 and is_plain(requests[0][0]) and self._stored_at_once(cursor, requests[0][0]):
                 return [[Accepted(requests[0][0].id)]]
             return [run(cursor, self.statements, enqueue(requests[0], self.clock.now()))]
         answers: list[list[Accepted] | Exception] = []
@@ -164,7 +167,7 @@ class SQLiteStore(Store):
             cursor.execute("SAVEPOINT request")
             try:
                 answers.append(run(cursor, self.statements, enqueue(request, self.clock.now())))
-            except (DuplicateJob, ValueRefused, sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+            except (BreakerOpen, DuplicateJob, ValueRefused, sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
                 if isinstance(error, sqlite3.Error) and not is_refusal(error):
                     raise
                 cursor.execute("ROLLBACK TO request")
@@ -265,7 +268,7 @@ class SQLiteStore(Store):
         return self._write_and_wake(lambda: people.run_now(job_id, owner, self.clock.now()))
 
     def delete(self, job_id: str, *, owner: str | None = None) -> None:
-        return self._write(lambda: people.delete(job_id, owner))
+        return self._write(lambda: people.delete(job_id, owner, self.clock.now()))
 
     def act(
         self, verb: BulkVerb, job_ids: Sequence[str], statuses: Sequence[Status] = tuple(Status), *, action: str | None = None
@@ -283,6 +286,12 @@ class SQLiteStore(Store):
 
     def queues(self) -> list[Queue]:
         return self._read(queues.queues)
+
+    def _look_up(self, operation: Callable[[], Operation[T]]) -> T:
+        return self._read(operation)
+
+    def _change(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        return self._write_and_wake(lambda: operation(self.clock.now()))
 
     def due_periodic(self) -> PeriodicLook:
         return self._read(lambda: periodic.due_periodic(write_instant(self.clock.now())))
@@ -314,6 +323,7 @@ class SQLiteStore(Store):
             unblocked += batch
             if batch < sweep.UNBLOCKED_AT_ONCE:
                 break
+        unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now()))
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

@@ -247,8 +247,9 @@ SELECT queue, priority, (
 ) FROM lane WHERE priority IS NOT NULL ORDER BY priority DESC;
 
 -- name: due
--- One lane's rows that are due, in the order to run them. No filter by type: it would walk every unknown row at the head.
-SELECT scheduled_at, id, type, expires_at FROM {prefix}jobs
+-- One lane's rows that are due, in the order to run them, and whether each may have to wait for others. No filter by type: it would walk
+-- every unknown row at the head.
+SELECT scheduled_at, id, type, expires_at, coalesce(breaker, serial_key, concurrency_key) IS NOT NULL FROM {prefix}jobs
 WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = :priority AND scheduled_at <= :now
 ORDER BY scheduled_at, id LIMIT :limit;
 
@@ -494,7 +495,9 @@ RETURNING {columns};
 DELETE FROM {prefix}jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND (:owner IS NULL OR owner = :owner) AND status <> 'in_progress'
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
-RETURNING id, owner, type, idempotency_key;
+RETURNING
+    id, owner, type, idempotency_key, serial_key,
+    CASE WHEN status IN ('queued', 'retrying') THEN concurrency_key END;
 
 -- name: delete_history
 DELETE FROM {prefix}history WHERE job_id IN (SELECT value FROM json_each(:ids));

@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions arrows asked blocked cancel claim damage edges ending enqueue "
-    "inspect lease many many_keys neighbours paused periodic prune retried_key rollups sweep transaction unique written"
+    "actions arrows asked blocked breakers cancel claim damage edges ending enqueue "
+    "inspect lease limits many many_keys neighbours paused periodic prune retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -39,6 +39,7 @@ from onward.testing.conformance.actions import TestActions, TestActionsOnQueues 
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
 from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
+from onward.testing.conformance.breakers import TestBreakerByHand, TestBreakerOpens, TestBreakerTries, TestIdleKeys  # noqa: E402
 from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
 from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
 from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
@@ -47,6 +48,7 @@ from onward.testing.conformance.ending import TestChildren, TestEnding, TestHist
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
+from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestLimitOfAQueue, TestRateOfAKey  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
@@ -55,6 +57,7 @@ from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.rollups import TestMergedRollups, TestRollups  # noqa: E402
+from onward.testing.conformance.serial import TestSerialOrder, TestWhoIsAhead  # noqa: E402
 from onward.testing.conformance.sweep import TestRecover, TestSweep  # noqa: E402
 from onward.testing.conformance.transaction import TestEffectOnce, TestTransaction, TestTransactionOpen, TestTransactionTooLong  # noqa: E402
 from onward.testing.conformance.unique import TestDuplicates, TestHolder, TestScopeActive, TestScopeInTime  # noqa: E402
@@ -69,10 +72,14 @@ __all__ = [
     "TestArrowsOfAPerson",
     "TestAskedToCancel",
     "TestBadRows",
+    "TestBreakerByHand",
+    "TestBreakerOpens",
+    "TestBreakerTries",
     "TestCancel",
     "TestChildren",
     "TestClaim",
     "TestClose",
+    "TestConcurrencyOfAKey",
     "TestDelete",
     "TestDue",
     "TestDuplicates",
@@ -88,8 +95,10 @@ __all__ = [
     "TestForeignId",
     "TestHistory",
     "TestHolder",
+    "TestIdleKeys",
     "TestKeyOfARetry",
     "TestLease",
+    "TestLimitOfAQueue",
     "TestLostLease",
     "TestManyKeys",
     "TestManyLost",
@@ -105,6 +114,7 @@ __all__ = [
     "TestPrune",
     "TestQuestions",
     "TestQueues",
+    "TestRateOfAKey",
     "TestRecover",
     "TestRequests",
     "TestRetry",
@@ -112,6 +122,7 @@ __all__ = [
     "TestRunNow",
     "TestScopeActive",
     "TestScopeInTime",
+    "TestSerialOrder",
     "TestSetAside",
     "TestSweep",
     "TestTooLate",
@@ -122,6 +133,7 @@ __all__ = [
     "TestUnknownTypes",
     "TestUnstorable",
     "TestWake",
+    "TestWhoIsAhead",
     "TestWritten",
     "damage",
 ]

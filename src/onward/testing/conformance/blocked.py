@@ -9,7 +9,7 @@ from onward.driver import Store
 from onward.status import Status
 from onward.testing.conformance.steps import NO_DELAY, OTHER, SOON, claim, claim_everything, claim_one, demand, enqueue, read
 from onward.testing.factories import make_new_job
-from onward.turn import TYPES_BLOCKED_PER_TURN
+from onward.turn import BLOCKED_PER_TURN
 
 
 class TestUnknownTypes:
@@ -136,7 +136,7 @@ class TestUnknownTypes:
 
     def test_one_turn_blocks_only_so_many(self, store: Store) -> None:
         """A turn is one transaction, and all other writers wait for it."""
-        crowd = TYPES_BLOCKED_PER_TURN + 5
+        crowd = BLOCKED_PER_TURN + 5
         store.enqueue([make_new_job("strange", priority=1) for _ in range(crowd)])
         known = enqueue(store)
         assert store.turn(demand=demand(1)).next_due == NO_DELAY

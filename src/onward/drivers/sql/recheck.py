@@ -1,0 +1,60 @@
+"""The net under all that lets waiting jobs go on: what nobody else will do is done by a sweep, some keys at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from onward.breaker import BreakerState, may_try
+from onward.drivers.sql.breakers import read_breakers, write_breakers
+from onward.drivers.sql.statements import Operation, Statement, as_json
+from onward.drivers.sql.waits import let_first, let_under_limits
+from onward.jobs import BlockedBy
+
+KEYS_AT_ONCE = 200
+REASONS: tuple[BlockedBy, ...] = ("breaker", "limit", "serial")
+
+
+class Cursors(Struct):
+    """Up to which key the last sweep has looked, for each reason."""
+
+    after: dict[BlockedBy, str] = {}
+
+
+def recheck(cursors: Cursors, now: datetime) -> Operation[int]:
+    """Let those ask again who wait for nothing any more. Says how many. Each call goes on behind the keys of the one before."""
+    count = 0
+    for reason in REASONS:
+        asked = {"reason": reason, "after": cursors.after.get(reason, ""), "limit": KEYS_AT_ONCE}
+        keys = [row[0] for row in (yield Statement("keys_behind", asked))]
+        cursors.after[reason] = keys[-1] if len(keys) == KEYS_AT_ONCE else ""
+        if not keys:
+            continue
+        names = as_json(sorted(f"{reason}:{key}" for key in keys))
+        ours = {row[0] for row in (yield Statement("hold_keys", {"names": names}))}
+        free = [key for key in keys if f"{reason}:{key}" in ours]
+        if reason == "serial":
+            idle = yield Statement("idle_lines", {"keys": as_json(free)})
+            count += yield from let_first("serial", [row[0] for row in idle], now)
+        elif reason == "limit":
+            count += yield from let_under_limits(free, now)
+        else:
+            count += yield from _behind_breakers(free, now)
+    return count
+
+
+def _behind_breakers(keys: Collection[str], now: datetime) -> Operation[int]:
+    breakers, alive = yield from read_breakers(keys)
+    closed: list[BreakerState] = []
+    tried: list[str] = []
+    for key in keys:
+        state = breakers.get(key, BreakerState(key=key))
+        if state.status == "closed" and (state.retry_at is None or state.retry_at > now + state.portion * state.pace.interval):
+            closed.append(replace(state, retry_at=now))
+        elif may_try(state, key in alive, now):
+            tried.append(key)
+    yield from write_breakers(closed, now)
+    return (yield from let_first("breaker", tried, now))

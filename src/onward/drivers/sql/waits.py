@@ -1,0 +1,265 @@
+"""Why a due job waits for others, as operations: ask for a claim's candidates, and let go on who waits for what is free again.
+
+Who is refused is judged under the keys that it shares (``hold_keys``), and who frees a key waits for whoever judges over it
+(``await_keys``). So nobody is refused for a place that is freed unseen in the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, keys_of
+from onward.breaker import BreakerState, released
+from onward.drivers.sql.breakers import count_runs, read_breakers, write_breakers
+from onward.drivers.sql.limits import read_limits, write_limits
+from onward.drivers.sql.rows import read_instant, read_job, write_instant
+from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.jobs import BlockedBy, Job
+from onward.limit import LimitState
+from onward.outcome import has_form
+from onward.turn import Settlement
+
+RIPE_AT_ONCE = 100
+"""Keys whose time has come, and that one claim looks at."""
+
+
+LET_AT_ONCE = 1000
+"""Jobs of one key that may ask again at once."""
+
+
+class Shared(Struct, frozen=True):
+    """What a job gives up that others may wait for."""
+
+    serial_key: str | None
+    concurrency_key: str | None = None
+
+
+def admit_rows(
+    ids_and_types: Sequence[tuple[str, str]], constraints: Mapping[str, Constraint], now: datetime, *, room: int
+) -> Operation[Admitted]:
+    """Ask for due rows, in their order, and set aside those that are refused. Those that are let the caller claims in this transaction."""
+    rows = yield Statement("shared_keys", {"ids": as_json([id_ for id_, _ in ids_and_types])})
+    shared = {id_: keys for id_, *keys in rows}
+    candidates = [_candidate(id_, type_, shared.get(id_)) for id_, type_ in ids_and_types]
+    names = sorted({name for one in candidates for name in keys_of(one)})
+    ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
+    free = [one for one in candidates if ours.issuperset(keys_of(one))]
+    breakers, alive = yield from read_breakers({one.breaker for one in free if one.breaker is not None})
+    limits, running = yield from _limits({one.concurrency_key for one in free if one.concurrency_key is not None})
+    in_line = [one.id for one in free if one.serial_key is not None]
+    lines: list[Row] = []
+    if in_line:
+        lines = yield Statement("lines", {"ids": as_json(in_line), "now": write_instant(now)})
+    standing = Standing(
+        breakers=breakers,
+        alive_probes=alive,
+        limits=limits,
+        running=running,
+        lines={id_: SerialLine(bool(is_behind), bool(has_dead_letter)) for id_, is_behind, has_dead_letter in lines},
+        held=frozenset(names) - ours,
+    )
+    admitted = admit(candidates, standing, constraints, now, room=room)
+    yield from write_breakers(admitted.breakers, now)
+    yield from write_limits(admitted.limits, now)
+    for reason, ids in admitted.refused.items():
+        yield Statement("refuse", {"ids": as_json(ids), "reason": reason, "now": write_instant(now)})
+    return admitted
+
+
+def _candidate(id_: str, type_: str, keys: list[Any] | None) -> Candidate:
+    if keys is None:
+        return Candidate(id=id_, type=type_, fence=0)
+    fence, breaker, serial_key, concurrency_key = keys
+    return Candidate(id=id_, type=type_, fence=fence + 1, breaker=breaker, serial_key=serial_key, concurrency_key=concurrency_key)
+
+
+def _limits(keys: Collection[str]) -> Operation[tuple[dict[str, LimitState], dict[str, int]]]:
+    if not keys:
+        return {}, {}
+    limits = yield from read_limits("key", keys)
+    running = yield Statement("running_of_keys", {"keys": as_json(sorted(keys))})
+    return limits, dict(running)
+
+
+def let_go(ended: Iterable[Shared], now: datetime, *, waits: bool = True) -> Operation[int]:
+    """Let the next ones ask again that wait for what these jobs held. Says how many.
+
+    Without ``waits`` a key over which another judges is left to the next sweep: who holds keys already must not wait for others.
+    """
+    ended = list(ended)
+    lines = {one.serial_key for one in ended if one.serial_key is not None}
+    limited = {one.concurrency_key for one in ended if one.concurrency_key is not None}
+    if not (lines or limited):
+        return 0
+    names = sorted([f"limit:{key}" for key in limited] + [f"serial:{key}" for key in lines])
+    if waits:
+        yield Statement("await_keys", {"names": as_json(names)})
+    else:
+        ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
+        lines = {key for key in lines if f"serial:{key}" in ours}
+        limited = {key for key in limited if f"limit:{key}" in ours}
+    count = yield from let_first("serial", lines, now)
+    return count + (yield from let_under_limits(limited, now))
+
+
+def let_first(reason: BlockedBy, keys: Collection[str], now: datetime) -> Operation[int]:
+    """Let the first that waits for each key ask again. Says how many."""
+    if not keys:
+        return 0
+    rows = yield Statement("let_first", {"reason": reason, "keys": as_json(sorted(keys)), "now": write_instant(now)})
+    return len(rows)
+
+
+def let_under_limits(keys: Collection[str], now: datetime) -> Operation[int]:
+    """Let as many of each key ask again as there is room for; one of a key that nobody knows a limit of."""
+    limits, running = yield from _limits(keys)
+    ones = {key for key in keys if key not in limits}
+    changed: list[LimitState] = []
+    count = 0
+    for key, stored in limits.items():
+        state = stored.now(now)
+        room = min(state.room(running.get(key, 0), now), LET_AT_ONCE)
+        if room == 1 and stored.check_at is None:
+            ones.add(key)
+            continue
+        let: list[Row] = []
+        if room:
+            let = yield Statement("let", {"reason": "limit", "key": key, "limit": room, "now": write_instant(now)})
+        count += len(let)
+        check_at = state.next_check(now) if len(let) == room and (state.check_at is not None or not room) else None
+        state = replace(state, check_at=check_at)
+        if state != stored:
+            changed.append(state)
+    count += yield from let_first("limit", ones, now)
+    yield from write_limits(changed, now)
+    return count
+
+
+def let_ripe(now: datetime) -> Operation[datetime | None]:
+    """Let those ask again whose breaker, or whose rate, says that their moment has come. Gives the first moment after this one."""
+    rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE})
+    now_text = write_instant(now)
+    ripe = [row for row in rows if row[2] <= now_text]
+    later = [row[2] for row in rows if row[2] > now_text]
+    names = sorted(f"{'breaker' if kind == 'breaker' else 'limit'}:{name}" for kind, name, _ in ripe)
+    if ripe:
+        ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
+        yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and f"limit:{name}" in ours], now)
+        yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and f"breaker:{name}" in ours], now)
+        return (yield from next_ripe(now))
+    return read_instant(min(later)) if later else None
+
+
+def next_ripe(now: datetime) -> Operation[datetime | None]:
+    """When the next of those that wait for a breaker or a rate may ask again, after this moment."""
+    rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE})
+    later = [row[2] for row in rows if row[2] > write_instant(now)]
+    return read_instant(min(later)) if later else None
+
+
+def _let_behind(keys: Collection[str], now: datetime) -> Operation[None]:
+    """One behind each breaker that may try, and of those behind a closed one as many as its pace says."""
+    breakers, _ = yield from read_breakers(keys)
+    changed: list[BreakerState] = []
+    for key, state in breakers.items():
+        if state.retry_at is None or state.retry_at > now:
+            continue
+        limit = state.portion if state.status == "closed" else 1
+        let = yield Statement("let", {"reason": "breaker", "key": key, "limit": limit, "now": write_instant(now)})
+        are_left = state.status == "closed" and len(let) == limit
+        changed.append(released(state, are_left, now))
+    yield from write_breakers(changed, now)
+
+
+def after_runs(done: Mapping[Any, Settlement], settled: Sequence[Settlement], now: datetime) -> Operation[None]:
+    """What follows from runs that ended for their breakers, and for those that wait for what they held.
+
+    ``done`` changed a row now. ``settled`` are those as well that an earlier try of the same turn, or the handler's own transaction, had
+    stored before.
+    """
+    sharing = [one for one in settled if _shares(one.claim.job)]
+    if not sharing:
+        return
+    new = {one.claim.key for one in done.values()}
+    fresh: dict[Any, Settlement] = {}
+    for one in sharing:
+        if one.claim.key in new:
+            fresh.setdefault(one.claim.key, one)
+    yield from count_runs(list(fresh.values()), [one for one in sharing if one.claim.key not in new], now)
+    yield from let_go((shared_by(one.claim.job, ended=one.outcome.status.is_final) for one in sharing), now)
+
+
+def _shares(job: Job) -> bool:
+    return job.concurrency_key is not None or job.serial_key is not None or job.breaker is not None
+
+
+def shared_by(job: Job, *, ended: bool) -> Shared:
+    """What a job gives up that runs no more; its place in the line it keeps until it has ``ended``."""
+    return Shared(job.serial_key if ended else None, job.concurrency_key)
+
+
+def ahead_of(job_id: str, now: datetime) -> Operation[Job | None]:
+    """Read the job of the same serial key that this one waits for; a dead letter where nobody stands before it."""
+    if not has_form(job_id):
+        return None
+    found = yield Statement("ahead", {"id": job_id, "now": write_instant(now)})
+    if not found or found[0][0] is None:
+        return None
+    rows = yield Statement("get", {"id": found[0][0], "owner": None})
+    return read_job(rows[0]) if rows else None
+
+
+class Rooms(Struct):
+    """How many jobs may begin now of each queue that has a limit."""
+
+    states: dict[str, LimitState]
+    left: dict[str, int]
+    begun: dict[str, int] = {}
+
+    def open(self, queues: Iterable[str]) -> list[str]:
+        """Those of these queues that have room."""
+        return [queue for queue in queues if self.left.get(queue, 1) > 0]
+
+    def of(self, queue: str, wanted: int) -> int:
+        """How many of so many there is room for."""
+        return min(wanted, self.left.get(queue, wanted))
+
+    def take(self, queue: str) -> None:
+        """One of the queue has begun."""
+        if queue in self.left:
+            self.left[queue] -= 1
+            self.begun[queue] = self.begun.get(queue, 0) + 1
+
+    def next_token(self, now: datetime) -> datetime | None:
+        """When the rate of a queue that has no room lets the next one begin, the earliest of them."""
+        moments = [self.states[queue].taken(self.begun.get(queue, 0), now).next_token(now) for queue, left in self.left.items() if not left]
+        return min((one for one in moments if one is not None), default=None)
+
+
+def rooms_of_queues(now: datetime) -> Operation[Rooms]:
+    """Look at the limits of queues, which others do not use until this transaction ends.
+
+    Whoever claims under them waits here, with nothing else to wait for behind it.
+    """
+    states = yield from read_limits("queue", None)
+    if not states:
+        return Rooms({}, {})
+    yield Statement("await_keys", {"names": as_json(sorted(f"queue:{name}" for name in states))})
+    states = yield from read_limits("queue", states)
+    changed = [state.now(now) for state in states.values() if state.now(now) != state]
+    if changed:
+        yield from write_limits(changed, now)
+    rows = yield Statement("running_of_queues", {"names": as_json(sorted(states))})
+    running: dict[str, int] = dict(rows)
+    return Rooms(states, {queue: state.room(running.get(queue, 0), now) for queue, state in states.items()})
+
+
+def spend(rooms: Rooms, now: datetime) -> Operation[None]:
+    """Write down what has begun of the queues whose limit has a rate."""
+    spent = [rooms.states[queue].taken(count, now) for queue, count in rooms.begun.items()]
+    yield from write_limits([one for one in spent if one != rooms.states[one.name]], now)

@@ -22,7 +22,7 @@ def test_nothing_to_show_is_said(app: Onward, invoke: Invoke) -> None:
     assert app.queues() == []
     result = invoke("actions")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "No actions: nobody has acted on many jobs, or paused or resumed a queue.\n"
+    assert result.stderr == "No actions: nobody has acted on many jobs, or on a queue, a breaker or a limit.\n"
 
 
 def test_who_did_what_is_shown_newest_first(app: Onward, invoke: Invoke) -> None:

@@ -6,12 +6,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from onward.cli.why import explain
+from onward.breaker import BreakerState
+from onward.cli.why import NOBODY, Others, explain, look_at_others
+from onward.clock import FakeClock
+from onward.drivers.memory import MemoryStore
+from onward.inspection import KnownLimit
 from onward.jobs import Job
+from onward.limit import Limit, LimitKind, LimitState
+from onward.outcome import DeadLettered
 from onward.status import Status
+from onward.testing.conformance.steps import claim_one, enqueue, settle
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OTHER = "01JE0000000000000000000007"
 LATER, EARLIER = NOW + timedelta(minutes=5), NOW - timedelta(minutes=5)
 
 
@@ -33,6 +42,21 @@ def make_job(**fields: Any) -> Job:
     return Job(**{**defaults, **fields})
 
 
+def behind(**state: Any) -> Others:
+    """A breaker that opened five minutes ago."""
+    return Others(breaker=BreakerState(key="s 3", opened_at=EARLIER, **state))
+
+
+def limited(kind: LimitKind, limit: Limit, running: int, spent_until: datetime | None = None) -> KnownLimit:
+    """A limit under which so many run."""
+    return KnownLimit(state=LimitState(kind=kind, name="c", limit=limit, spent_until=spent_until), running=running)
+
+
+def ahead(status: Status) -> Others:
+    """One that stands before it in its line."""
+    return Others(ahead=make_job(id=OTHER, status=status))
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
@@ -43,9 +67,53 @@ def make_job(**fields: Any) -> Job:
         ({"blocked_by": "type"}, "knew the type 'mail'"),
         ({"paused_at": EARLIER}, "queue 'post' is paused since 2026-03-01 11:55:00Z (5m ago): 'onward queues resume post' lets it start."),
         ({"paused_at": EARLIER, "scheduled_at": LATER}, "is due in 5m"),
-        ({"blocked_by": "breaker", "breaker": "stripe"}, "the breaker 'stripe' is open"),
-        ({"blocked_by": "limit", "concurrency_key": "c"}, "concurrency key 'c'"),
-        ({"blocked_by": "serial", "serial_key": "s"}, "serial key 's'"),
+        ({"blocked_by": "breaker", "breaker": "stripe"}, "the breaker 'stripe', behind which it waits, is closed: the next sweep"),
+        (
+            {"blocked_by": "breaker", "breaker": "s 3", "others": behind(status="open", retry_at=LATER)},
+            "open since 2026-03-01 11:55:00Z (5m ago), tried again at 2026-03-01 12:05:00Z (in 5m): 'onward breakers reset 's 3'' lets",
+        ),
+        ({"blocked_by": "breaker", "breaker": "s 3", "others": behind(status="open")}, "tried again with the next of its jobs: 'onward"),
+        (
+            {"blocked_by": "breaker", "breaker": "s 3", "others": behind(status="half_open", probe_id=OTHER)},
+            f"(5m ago), being tried now by job {OTHER}: 'onward breakers reset",
+        ),
+        (
+            {"blocked_by": "breaker", "breaker": "s 3", "others": behind(status="closed")},
+            "is closed again: those that waited behind it go on",
+        ),
+        ({"blocked_by": "limit", "concurrency_key": "c"}, "there is room again under the limit of 'c'"),
+        (
+            {"blocked_by": "limit", "concurrency_key": "c", "others": Others(limit=limited("key", Limit(concurrency=3), 3))},
+            "but the limit of its concurrency key 'c' is reached: 3 of 3 run.",
+        ),
+        (
+            {
+                "blocked_by": "limit",
+                "concurrency_key": "c",
+                "others": Others(limit=limited("key", Limit(rate="1/m"), 0, spent_until=LATER)),
+            },
+            "is reached: its rate of 1/m lets one begin at 2026-03-01 12:01:00Z (in 1m).",
+        ),
+        (
+            {"blocked_by": "limit", "concurrency_key": "c", "others": Others(limit=limited("key", Limit(rate="10/s", burst=1), 0, LATER))},
+            "its rate of 10/s lets one begin in a moment.",
+        ),
+        (
+            {"blocked_by": "limit", "concurrency_key": "c", "others": Others(limit=limited("key", Limit(concurrency=3), 2))},
+            "there is room again under the limit of 'c'",
+        ),
+        ({"others": Others(queue_limit=limited("queue", Limit(concurrency=5), 5))}, "but queue 'post' is at its limit: 5 of 5 run."),
+        ({"others": Others(queue_limit=limited("queue", Limit(concurrency=5), 4))}, "been due for 5m"),
+        ({"blocked_by": "serial", "serial_key": "s"}, "nobody stands before it any more with the serial key 's'"),
+        (
+            {"blocked_by": "serial", "serial_key": "s", "others": ahead(Status.IN_PROGRESS)},
+            f"but job {OTHER} stands before it with the serial key 's' and is in_progress: 'onward jobs show {OTHER}' tells of that one.",
+        ),
+        ({"blocked_by": "serial", "serial_key": "s", "others": ahead(Status.RETRYING)}, "and is retrying"),
+        (
+            {"blocked_by": "serial", "serial_key": "s", "others": ahead(Status.DEAD_LETTER)},
+            f"is a dead letter: 'onward jobs retry {OTHER}' or 'onward jobs delete {OTHER}' lets it go on.",
+        ),
         (
             {"status": Status.IN_PROGRESS, "lease_owner": "h:1:x", "lease_until": LATER},
             "h:1:x holds the lease until 2026-03-01 12:05:00Z (in 5m)",
@@ -70,7 +138,7 @@ def make_job(**fields: Any) -> Job:
 )
 def test_every_state_has_its_reason(fields: dict[str, Any], expected: str) -> None:
     """Why a job does not run is the first question of everyone who ever had a queue."""
-    beside = {name: fields.get(name) for name in ("paused_at", "key_held_by")}
+    beside = {name: fields.get(name) for name in ("paused_at", "key_held_by", "others") if name in fields}
     job = make_job(**{name: value for name, value in fields.items() if name not in beside})
     assert expected in explain(job, NOW, **beside)
 
@@ -79,3 +147,47 @@ def test_every_state_has_its_reason(fields: dict[str, Any], expected: str) -> No
 def test_no_state_is_without_a_sentence(status: Status) -> None:
     """A new status must not fall through."""
     assert explain(make_job(status=status), NOW).endswith(".")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(clock=FakeClock(NOW))
+
+
+def queued(store: MemoryStore, **fields: Any) -> Job:
+    """One that is due, as it is stored."""
+    return store.get(enqueue(store, **fields).id)
+
+
+def test_whom_a_job_waits_for_is_asked_by_the_reason_that_is_stored(store: MemoryStore) -> None:
+    """Each of a store in which all three would have an answer."""
+    shared = {"breaker": "s3", "concurrency_key": "c", "serial_key": "s"}
+    first, job = queued(store, **shared), queued(store, **shared)
+    store.open_breaker("s3", timedelta(minutes=5))
+    store.set_limit("key", "c", Limit(concurrency=1))
+    store.set_limit("queue", "default", Limit(concurrency=1))
+
+    def asked(**fields: Any) -> Others:
+        return look_at_others(store, replace(job, **fields), NOW)
+
+    assert asked(blocked_by="breaker") == Others(breaker=store.breakers()[0].state)
+    assert asked(blocked_by="limit") == Others(limit=store.limits(keys=["c"])[0])
+    assert asked(blocked_by="serial") == Others(ahead=first)
+    assert asked() == Others(queue_limit=store.limits(["default"])[0])
+    assert asked(blocked_by="type") == NOBODY
+
+
+@pytest.mark.parametrize("fields", [{"status": Status.COMPLETED}, {"status": Status.IN_PROGRESS}, {"scheduled_at": LATER}], ids=str)
+def test_a_store_is_not_asked_for_a_job_that_is_not_due(fields: dict[str, Any]) -> None:
+    """Another reason comes first, and a look at limits counts rows."""
+    nothing_to_ask: Any = None
+    assert look_at_others(nothing_to_ask, make_job(blocked_by="breaker", breaker="s3", **fields), NOW) == NOBODY
+
+
+def test_a_dead_letter_is_in_the_way_only_where_the_code_says_so(store: MemoryStore) -> None:
+    """Where it is not known what the code says, it is the likely reason."""
+    dead = queued(store, serial_key="s")
+    settle(store, claim_one(store), DeadLettered("hopeless"))
+    job = replace(queued(store, serial_key="s"), blocked_by="serial")
+    assert look_at_others(store, job, NOW) == Others(ahead=store.get(dead.id))
+    assert look_at_others(store, job, NOW, goes_on_behind_dead_letter=True) == NOBODY

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def command(limit: int, before: str | None, as_json: bool) -> None:
     """Show who did what to how many jobs, newest first.
 
-    Of each verb for all jobs that match, and of each pause and resume of a queue. The counts are what was done, also where whoever did it
-    was killed in the middle: such a one never ended.
+    Of each verb for all jobs that match, and of what was done to queues, breakers and limits by hand. The counts are what was done, also
+    where whoever did it was killed in the middle: such a one never ended.
     """
     import msgspec
 
@@ -45,7 +45,7 @@ def command(limit: int, before: str | None, as_json: bool) -> None:
         if len(found) == limit:
             say(f"There may be more: --before {escape(found[-1].id)}")
     else:
-        say("No actions: nobody has acted on many jobs, or paused or resumed a queue.")
+        say("No actions: nobody has acted on many jobs, or on a queue, a breaker or a limit.")
 
 
 def _put(found: list[Action], now: datetime) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from onward.driver import Store
     from onward.inspection import Finding
 
+MOST_OF_ONE_KIND = 20
+"""Findings of one kind that are told one by one."""
 _COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
@@ -50,6 +54,8 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     yield from _looked("newest job", lambda: _newest_job(store))
     yield from _looked("stuck jobs", lambda: _stuck_jobs(store))
     yield from _looked("paused queues", lambda: _paused_queues(store))
+    yield from _looked("breakers", lambda: _bounded(_open_breakers(store), "breakers"))
+    yield from _looked("limits", lambda: _bounded(_full_queues(store), "limits"))
     yield from _looked("periodic jobs", lambda: _periodic_jobs(store))
     if app is not None:
         yield from _looked("job types", lambda: _known_types(store, app))
@@ -76,6 +82,40 @@ def _paused_queues(store: Store) -> Iterator[Finding]:
         yield Finding(
             "paused queues", "warning", f"no job of queue {name} starts since {relative(since, now)}: onward queues resume {name}"
         )
+
+
+def _bounded(findings: Iterator[Finding], group: str) -> Iterator[Finding]:
+    """The first of them; there may be a breaker for each customer."""
+    from onward.inspection import Finding
+
+    yield from islice(findings, MOST_OF_ONE_KIND)
+    if more := sum(1 for _ in findings):
+        yield Finding(group, "warning", f"and {more:,} more: onward {group} list")
+
+
+def _open_breakers(store: Store) -> Iterator[Finding]:
+    """Jobs that wait spend no try and raise no alarm by themselves."""
+    from onward.cli.wait_words import breaker_status, counted
+    from onward.inspection import Finding
+
+    now = store.clock.now()
+    for one in store.breakers():
+        if one.state.status != "closed":
+            status = breaker_status(one.state, now, dates=False)
+            text = f"{one.state.key} is {status}; waiting: {counted(one.waiting)}: onward breakers show {quote(one.state.key)}"
+            yield Finding("breakers", "warning", text)
+
+
+def _full_queues(store: Store) -> Iterator[Finding]:
+    """A queue at its limit looks like workers that do nothing."""
+    from onward.cli.wait_words import counted, limit_use
+    from onward.inspection import Finding
+
+    now = store.clock.now()
+    for one in store.limits():
+        if one.state.kind == "queue" and one.waiting and (use := limit_use(one, now)):
+            text = f"queue {one.state.name} is at its limit, {use}; waiting: {counted(one.waiting)}: onward limits list"
+            yield Finding("limits", "warning", text)
 
 
 def _periodic_jobs(store: Store) -> Iterator[Finding]:

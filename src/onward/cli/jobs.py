@@ -94,14 +94,17 @@ def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
     import msgspec
 
     from onward.cli.job_view import job_json, job_lines
-    from onward.cli.why import explain
+    from onward.cli.why import explain, look_at_others
 
-    with open_store() as store:
+    with open_store_and_application() as (store, app):
         job = store.get(_id(job_id))
         attempts = store.history(job.id)
         now = store.clock.now()
         paused_at, holder = store.paused().get(job.queue), _holder_of_key(store, job)
-        why = explain(job, now, onward_as_typed(target()), paused_at, key_held_by=holder)
+        definition = app.definitions.get(job.type) if app else None
+        goes_on = definition is not None and not definition.constraints.constraint.stops_at_dead_letter
+        others = look_at_others(store, job, now, goes_on_behind_dead_letter=goes_on)
+        why = explain(job, now, onward_as_typed(target()), paused_at, key_held_by=holder, others=others)
         if as_json:
             put_json({**job_json(job, raw=raw), "why": why, "history": msgspec.to_builtins(attempts)})
             return

@@ -26,6 +26,8 @@ COMMANDS = {
     "enqueue": "Ask for a job, and print its id.",
     "jobs": "Look at jobs, and act on them.",
     "queues": "Look at queues, pause and resume them.",
+    "breakers": "Look at circuit breakers, open and reset them.",
+    "limits": "Look at limits of queues and of concurrency keys, set and clear them.",
     "periodic": "Look at periodic jobs, make, change, pause and run them.",
     "actions": "Show who did what to how many jobs, newest first.",
     "stats": "Answer the six standing questions about the work.",

@@ -7,7 +7,6 @@ import click
 from onward.cli.actor import actor_option, user_at_host
 from onward.cli.output import put, put_json, say
 from onward.cli.target import app_option, json_option, open_store, open_store_and_application, url_option
-from onward.spelling import did_you_mean
 
 
 @click.group()
@@ -71,6 +70,7 @@ def resume(queues: tuple[str, ...], actor: str | None, as_json: bool) -> None:
 
 
 def _change(queues: tuple[str, ...], verb: str, said: tuple[str, str], actor: str | None, as_json: bool) -> None:
+    from onward.cli.strange_names import point_out_strange_queue
     from onward.settings import check_queues
 
     names = check_queues(queues)  # all of them, before any is changed
@@ -78,8 +78,8 @@ def _change(queues: tuple[str, ...], verb: str, said: tuple[str, str], actor: st
     with open_store_and_application() as (store, app):
         known = {one.name for one in store.queues()} | {one.queue for one in app.definitions} if app else None
         for name in names:
-            if verb == "pause" and known is not None and name not in known:
-                say(f"No job of the application is declared for queue {name!r}, and none is in it{did_you_mean(name, known)}")
+            if verb == "pause" and known is not None:
+                point_out_strange_queue(name, known)
             is_changed = store.pause(name, actor=who) if verb == "pause" else store.resume(name, actor=who)
             if as_json:
                 put_json({"name": name, "paused": verb == "pause", "changed": is_changed})

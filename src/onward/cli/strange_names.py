@@ -27,10 +27,10 @@ def point_out_strange_names(store: Store, app: Onward | None, where: JobFilter) 
     queues = {one.queue for one in definitions}
     for name in _strange(where.types, types, lambda name: JobFilter(types=(name,)), store):
         near = types | {str(row[0]) for row in store.answer("outstanding").rows} | {job.type for job in _newest(store)}
-        say(escape(f"No job of the store is of the type {name!r}{_known_to(app)}{_meant(name, near)}"))
+        say(escape(f"No job of the store is of the type {name!r}{_known_to(app)}{meant(name, near)}"))
     for name in _strange(where.queues, queues, lambda name: JobFilter(queues=(name,)), store):
         near = queues | {one.name for one in store.queues()} | {job.queue for job in _newest(store)}
-        say(escape(f"No job of the store is in the queue {name!r}{_known_to(app)}{_meant(name, near)}"))
+        say(escape(f"No job of the store is in the queue {name!r}{_known_to(app)}{meant(name, near)}"))
     if where.key is not None and not store.find(JobFilter(key=where.key), limit=1):
         say(f"No job of the store has the key {where.key!r}.")
 
@@ -47,7 +47,14 @@ def _known_to(app: Onward | None) -> str:
     return ", and the application declares none" if app else ""
 
 
-def _meant(name: str, known: set[str]) -> str:
+def point_out_strange_queue(name: str, known: set[str]) -> None:
+    """Say that the application declares no job for the queue, and none is in it, and which is meant."""
+    if name not in known:
+        say(f"No job of the application is declared for queue {name!r}, and none is in it{did_you_mean(name, known)}")
+
+
+def meant(name: str, known: set[str]) -> str:
+    """Which of the known names is meant, or all of them if they are few."""
     if len(known) > MOST_NAMED and nearest(name, known, likeness=0.6) is None:
         return "."
     return did_you_mean(name, sorted(known)) if known else "."

@@ -3,22 +3,70 @@
 from __future__ import annotations
 
 from datetime import datetime
+from shlex import quote
 
+from msgspec import Struct
+
+from onward.breaker import BreakerState
 from onward.cli.output import relative, rough, utc
+from onward.cli.wait_words import breaker_status, limit_use
+from onward.driver import Store
+from onward.inspection import KnownLimit
 from onward.jobs import Job
 from onward.outcome import EXPIRED
 from onward.status import Status
 
 
-def explain(job: Job, now: datetime, onward: str = "onward", paused_at: datetime | None = None, *, key_held_by: str | None = None) -> str:
+class Others(Struct, frozen=True, kw_only=True):
+    """What a store says of those that a due job waits for. None where it was not asked, or knows nothing."""
+
+    breaker: BreakerState | None = None
+    limit: KnownLimit | None = None
+    """Of the job's concurrency key."""
+    queue_limit: KnownLimit | None = None
+    ahead: Job | None = None
+    """Who stands before the job in the line of its serial key; a dead letter where nobody else does."""
+
+
+NOBODY = Others()
+
+
+def look_at_others(store: Store, job: Job, now: datetime, *, goes_on_behind_dead_letter: bool = False) -> Others:
+    """Ask the store whom the job waits for: nothing of a job that is not due. ``goes_on_behind_dead_letter`` is what its code says."""
+    if job.status not in (Status.QUEUED, Status.RETRYING) or job.scheduled_at > now:
+        return NOBODY
+    match job.blocked_by:
+        case "breaker" if job.breaker is not None:
+            return Others(breaker=next((one.state for one in store.breakers([job.breaker])), None))
+        case "limit" if job.concurrency_key is not None:
+            return Others(limit=next(iter(store.limits(keys=[job.concurrency_key])), None))
+        case "serial":
+            ahead = store.ahead_of(job.id)
+            is_passed = ahead is not None and ahead.status is Status.DEAD_LETTER and goes_on_behind_dead_letter
+            return Others(ahead=None if is_passed else ahead)
+        case None:
+            return Others(queue_limit=next(iter(store.limits([job.queue])), None))
+        case _:
+            return NOBODY
+
+
+def explain(
+    job: Job,
+    now: datetime,
+    onward: str = "onward",
+    paused_at: datetime | None = None,
+    *,
+    key_held_by: str | None = None,
+    others: Others = NOBODY,
+) -> str:
     """Say why the job is not running now, and what would change that.
 
     ``now`` is by the store's clock, ``onward`` the command as it has to be typed to reach this store, ``paused_at`` since when the job's
-    queue is paused, ``key_held_by`` the live job that has the job's key.
+    queue is paused, ``key_held_by`` the live job that has the job's key, ``others`` whom it waits for.
     """
     match job.status:
         case Status.QUEUED | Status.RETRYING:
-            return _waiting(job, now, onward, paused_at)
+            return _waiting(job, now, onward, paused_at, others)
         case Status.IN_PROGRESS:
             return _running(job, now)
         case Status.DEAD_LETTER | Status.CANCELLED if key_held_by not in (None, job.id):
@@ -36,7 +84,7 @@ def explain(job: Job, now: datetime, onward: str = "onward", paused_at: datetime
             return "It is done. To run it again, enqueue a copy."
 
 
-def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None) -> str:
+def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None, others: Others) -> str:
     if job.expires_at is not None and job.expires_at <= now:
         return f"It expired {_when(job.expires_at, now)}; the next worker that looks at its queue cancels it."
     if job.scheduled_at > now:
@@ -49,14 +97,44 @@ def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None) -
         case "type":
             return f"It is due, but no worker that served queue {job.queue!r} knew the type {job.type!r}: start one whose application does."
         case "breaker":
-            return f"It is due, but the breaker {job.breaker!r} is open."
+            return _behind_breaker(job, now, onward, others.breaker)
         case "limit":
-            return f"It is due, but as many jobs with the concurrency key {job.concurrency_key!r} run as may at once."
+            return _over_limit(job, now, others.limit)
         case "serial":
-            return f"It is due, but an earlier job with the serial key {job.serial_key!r} is not finished."
-        case _:
-            since = f"{rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)})"
-            return f"It has been due for {since}: no worker that serves queue {job.queue!r} is running, or none has a free slot."
+            return _in_line(job, onward, others.ahead)
+    if others.queue_limit is not None and (use := limit_use(others.queue_limit, now)) is not None:
+        return f"It is due, but queue {job.queue!r} is at its limit: {use}."
+    since = f"{rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)})"
+    return f"It has been due for {since}: no worker that serves queue {job.queue!r} is running, or none has a free slot."
+
+
+def _behind_breaker(job: Job, now: datetime, onward: str, state: BreakerState | None) -> str:
+    if state is None:
+        return f"It is due, and the breaker {job.breaker!r}, behind which it waits, is closed: the next sweep of any worker lets it go on."
+    if state.status == "closed":
+        return f"It is due, and the breaker {job.breaker!r} is closed again: those that waited behind it go on at {state.pace}."
+    reset = f"'{onward} breakers reset {quote(state.key)}' lets it go on"
+    return f"It is due, but the breaker {job.breaker!r} is {breaker_status(state, now)}: {reset}."
+
+
+def _over_limit(job: Job, now: datetime, known: KnownLimit | None) -> str:
+    use = None if known is None else limit_use(known, now)
+    if use is None:
+        return f"It is due, and there is room again under the limit of {job.concurrency_key!r}: the next sweep of any worker lets it go on."
+    return f"It is due, but the limit of its concurrency key {job.concurrency_key!r} is reached: {use}."
+
+
+def _in_line(job: Job, onward: str, ahead: Job | None) -> str:
+    if ahead is None:
+        return (
+            f"It is due, and nobody stands before it any more with the serial key {job.serial_key!r}: "
+            "the next sweep of any worker lets it go on."
+        )
+    if ahead.status is Status.DEAD_LETTER:
+        retry = f"'{onward} jobs retry {ahead.id}' or '{onward} jobs delete {ahead.id}' lets it go on"
+        return f"It is due, but job {ahead.id} with the same serial key {job.serial_key!r} is a dead letter: {retry}."
+    stands = f"job {ahead.id} stands before it with the serial key {job.serial_key!r} and is {ahead.status.value}"
+    return f"It is due, but {stands}: '{onward} jobs show {ahead.id}' tells of that one."
 
 
 def _running(job: Job, now: datetime) -> str:

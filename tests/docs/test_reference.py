@@ -11,12 +11,14 @@ from typing import get_args
 
 import onward
 import onward.errors
+from onward.breaker import Breaker
 from onward.context import JobContext
 from onward.cron import NICKNAMES, Cron
 from onward.definition import JobDefinition, Rules
 from onward.errors import OnwardError
 from onward.events import Event, EventName
 from onward.jobs import EnqueueOptions
+from onward.limit import Limit
 from onward.periodic import ITS_OWN, OPTIONS, Periodic, PeriodicJob
 from onward.periodic_jobs import PeriodicJobs
 from onward.retry import RetryPolicy
@@ -82,6 +84,8 @@ def test_every_rule_and_option_is_on_the_page_of_jobs() -> None:
     page = sections("jobs.md")
     assert set(page["Rules of `define_job` and `@job`"]) == set(Rules.__annotations__)
     assert set(page["`RetryPolicy`"]) == set(inspect.signature(RetryPolicy).parameters)
+    assert set(page["`Breaker`"]) == set(inspect.signature(Breaker).parameters) - {"key"}
+    assert set(page["`Limit`"]) == set(inspect.signature(Limit).parameters)
     assert set(page["Options of an enqueue"]) == set(EnqueueOptions.__annotations__)
 
 
@@ -100,11 +104,13 @@ def test_the_page_of_jobs_says_the_right_defaults() -> None:
     defaults = {
         "Rules of `define_job` and `@job`": inspect.signature(JobDefinition).parameters,
         "`RetryPolicy`": inspect.signature(RetryPolicy).parameters,
+        "`Breaker`": inspect.signature(Breaker).parameters,
+        "`Limit`": inspect.signature(Limit).parameters,
     }
     for heading, parameters in defaults.items():
         for name, cells in page[heading].items():
             default = parameters[name].default
-            if name not in ("payload", "retry"):
+            if name not in ("payload", "retry", "counts"):
                 assert cells[1].strip("`") == says_none.get(default, str(default)), name
 
 

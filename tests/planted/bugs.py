@@ -64,5 +64,16 @@ BUGS = (
         says="FAILED .*gets_the_key_when_the_winner_rolls_back",
     ),
     Bug(patch="rename-without-fsync", catcher=POWER_LOSS, says="the file a is 'gone', and was said to be", needs_injector=True),
+    Bug(
+        patch="a-limit-that-counts-nobody",
+        catcher=_tests(CONFORMANCE, "(no_more_run_than_is_said and sqlite)"),
+        says="FAILED .*no_more_run_than_is_said",
+    ),
+    Bug(
+        patch="a-retry-that-loses-its-place",
+        catcher=_tests(CONFORMANCE, "(that_has_not_ended_keeps and sqlite)"),
+        says="FAILED .*that_has_not_ended_keeps_its_place",
+    ),
+    Bug(patch="a-second-probe", catcher=_tests(CONFORMANCE, "(one_probe_runs and sqlite)"), says="FAILED .*one_probe_runs_whoever_asks"),
     Bug(patch="an-error-stored-unredacted", catcher=_tests("tests/unit/test_error_text.py"), says="FAILED"),
 )

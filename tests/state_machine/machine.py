@@ -23,6 +23,7 @@ from tests.state_machine.definitions import MAIL, WORK, Number
 from tests.state_machine.lockstep import Lockstep, answer_of
 from tests.state_machine.periodic import PeriodicRules
 from tests.state_machine.stores import Place, SharedClock
+from tests.state_machine.waits import WaitRules
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class RolledBack(Exception):
     """The caller of a transaction thought better of it."""
 
 
-class StoresAgree(PeriodicRules):
+class StoresAgree(PeriodicRules, WaitRules):
     """Whatever is asked of them in whatever order, all stores give the same answers, and hold the same jobs."""
 
     def __init__(self, places: Sequence[Place], clock: SharedClock) -> None:
@@ -181,7 +182,7 @@ class StoresAgree(PeriodicRules):
             self._turn((_pick(self.settlements, pick),), None)
 
     def _turn(self, settlements: tuple[Settlement, ...], demand: Demand | None) -> None:
-        turn: Turn = self.do("turn", lambda store: store.turn(settlements, demand))
+        turn: Turn = self.do("turn", lambda store: _without_moment(store.turn(settlements, demand), demand))
         self.claims.extend(turn.claims)
         self.settlements.extend(settlements)
         assert len(turn.settled) + len(turn.lost) == len(settlements)
@@ -204,7 +205,7 @@ class StoresAgree(PeriodicRules):
         has_unknown = not {job.type for job in jobs} | {child.type for child in children} <= set(types)
         has_late = any(not job.status.is_final and job.expires_at is not None and job.expires_at <= now for job in jobs)
         slots = ENOUGH if has_unknown or has_late or any(child.at for child in children) else demand["slots"]
-        asks = {name: demand[name] for name in ("queues", "unblocks") if name in demand}
+        asks = {name: demand[name] for name in ("queues", "unblocks", "constraints") if name in demand}
         return Demand(lease_owner=demand["worker"], slots=slots, types=types, **asks)
 
     def _claim(self, wish: dict[str, Any]) -> Claim | None:
@@ -335,6 +336,12 @@ class StoresAgree(PeriodicRules):
     def reopen(self) -> None:
         self.together.reopen()
         self.together.look()
+
+
+def _without_moment(turn: Turn, demand: Demand | None) -> Turn:
+    """Whether a store has looked for more once all slots are taken is its own affair, where jobs wait for others: nobody rests by it."""
+    is_full = demand is not None and len(turn.claims) >= demand.slots
+    return replace(turn, next_due=None) if is_full else turn
 
 
 def _pick(choice: Sequence[T], pick: int) -> T:

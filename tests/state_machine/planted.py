@@ -134,6 +134,30 @@ class CountsWhatWasAsked(MemoryStore):
         return acted
 
 
+class KnowsNoLimit(MemoryStore):
+    """What the code of a worker says of its limits is not listened to."""
+
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
+        return super().turn(settlements, None if demand is None else replace(demand, constraints={}), tally)
+
+
+class HearsOfNoFailure(MemoryStore):
+    """No breaker ever opens by itself."""
+
+    def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
+        heard = [replace(one, run_ending="other") if one.run_ending == "failure" else one for one in settlements]
+        return super().turn(heard, demand, tally)
+
+
+class LosesTheLine(MemoryStore):
+    """Who waits behind another is let go on by every sweep."""
+
+    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+        for job in [job for job in self._tables.jobs.values() if job.blocked_by == "serial"]:
+            self.overwrite(job.id, blocked_by=None)
+        return super().sweep(types, patience=patience)
+
+
 PLANTED = (
     KeepsTheTryOfALoss,
     SettlesForAnybody,
@@ -147,4 +171,7 @@ PLANTED = (
     AcceptsHalf,
     ForgetsAtClose,
     CountsWhatWasAsked,
+    KnowsNoLimit,
+    HearsOfNoFailure,
+    LosesTheLine,
 )

@@ -7,10 +7,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from onward.admission import Constraint
+from onward.breaker import BreakerPolicy
 from onward.ids import encode
 from onward.inspection import JobFilter, Retention
 from onward.jobs import NewJob, OnDuplicate
+from onward.limit import Limit
 from onward.outcome import Cancelled, Completed, DeadLettered, Released, Retried, Snoozed
+from onward.rate import Rate
 from onward.status import Status
 from onward.testing.factories import make_new_job
 
@@ -20,6 +24,22 @@ OWNERS = ("", "ada")
 KEYS = ("a", "b")
 QUEUES = ("default", "slow")
 WORKERS = ("host:1:one", "host:2:two", "host:3:three")
+BREAKERS, SERIAL_KEYS, CONCURRENCY_KEYS = ("s3", "b2"), ("k", "l"), ("c", "d")
+SHARED: tuple[dict[str, Any], ...] = (
+    *({"breaker": key} for key in BREAKERS),
+    *({"serial_key": key} for key in SERIAL_KEYS),
+    *({"concurrency_key": key} for key in CONCURRENCY_KEYS),
+    {"breaker": BREAKERS[0], "refuses_open_breaker": True},
+    {"serial_key": SERIAL_KEYS[0], "concurrency_key": CONCURRENCY_KEYS[0]},
+    {"breaker": BREAKERS[0], "serial_key": SERIAL_KEYS[0], "concurrency_key": CONCURRENCY_KEYS[0]},
+)
+"""What a job may share with others."""
+CODES: tuple[dict[str, Constraint], ...] = (
+    {"work": Constraint(Limit(concurrency=1))},
+    {"work": Constraint(Limit(concurrency=2), stops_at_dead_letter=True), "odd": Constraint(stops_at_dead_letter=True)},
+    {"work": Constraint(Limit(concurrency=2, rate="2/10s", burst=2)), "mail": Constraint(Limit(rate="1/5s"))},
+)
+"""What the code of workers may say of types."""
 _FIRST_ID = 1_767_225_600_000 << 80
 
 
@@ -54,6 +74,7 @@ _wishes: dict[str, st.SearchStrategy[Any]] = {
     "scope": st.sampled_from(["active", "active", "forever", timedelta(seconds=20)]),
     "on_duplicate": on_duplicate,
     "owner": st.sampled_from(OWNERS),
+    "shares": st.sampled_from([{}, {}, *SHARED]),
 }
 requests = st.fixed_dictionaries({}, optional=_wishes)
 """What a ``NewJob`` asks for, but for its id; ``after`` is ``at`` in seconds from now."""
@@ -80,6 +101,12 @@ outcomes = st.one_of(
     st.builds(Snoozed, seconds(0, 30)),
     st.builds(Cancelled, st.sampled_from(["cancelled", "not needed"])),
 )
+policies = st.sampled_from(
+    [
+        BreakerPolicy(threshold=1, pause=timedelta(seconds=20), pace=Rate(1, timedelta(seconds=5))),
+        BreakerPolicy(threshold=2, pause=timedelta(seconds=5), pace=Rate(100, timedelta(seconds=1))),
+    ]
+)
 endings = st.fixed_dictionaries(
     {"pick": picks, "is_late": seldom, "outcome": outcomes},
     optional={
@@ -87,6 +114,8 @@ endings = st.fixed_dictionaries(
         "progress": st.sampled_from(["1", '"\0"']),
         "processed": st.integers(0, 2),
         "keeps_history": st.booleans(),
+        "breaker": policies,
+        "run_ending": st.sampled_from(["success", "failure", "failure", "other"]),
     },
 )
 demands = st.fixed_dictionaries(
@@ -95,6 +124,7 @@ demands = st.fixed_dictionaries(
         "types": st.sampled_from([("work",), ("work", "mail"), TYPES]),
         "queues": st.sampled_from([("default",), ("slow", "default")]),
         "unblocks": st.booleans(),
+        "constraints": st.sampled_from(CODES),
     },
 )
 extensions = st.fixed_dictionaries(
@@ -120,4 +150,5 @@ def new_job(id: str, wish: dict[str, Any], now: Any) -> NewJob:
     fields = dict(wish)
     after = fields.pop("after", None)
     at = None if after is None else now + timedelta(seconds=after)
+    fields |= fields.pop("shares", {})
     return make_new_job(fields.pop("type", "work"), fields.pop("payload", 1), id=id, at=at, **fields)

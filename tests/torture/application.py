@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from onward import JobContext, Onward, Periodic, RetryPolicy, TransientJobError, define_job
-from tests.torture import cancelled, harmful, planted
+from tests.torture import cancelled, harmful, planted, waiting
 from tests.torture.history import EVERY, LETTER, LETTERS, TICK
 from tests.torture.notes import note, note_child
 from tests.torture.written import Files, remove_of, write_of
@@ -142,6 +142,7 @@ HANDLERS: tuple[Callable[..., Any], ...] = (
 ALONE: tuple[Callable[..., Any], ...] = (harmful.leaves, harmful.starves, *cancelled.ALONE)
 JOBS = {handler.__name__: define_job(handler.__name__, handler, retry=OFTEN, **RULES) for handler in HANDLERS}
 JOBS |= {handler.__name__: define_job(handler.__name__, handler, retry=OFTEN, isolated=True, **RULES) for handler in ALONE}
+JOBS |= {handler.__name__: define_job(handler.__name__, handler, retry=OFTEN, **RULES, **more) for handler, more in waiting.RULES.items()}
 JOBS["once"] = define_job("once", once, retry=RetryPolicy(max_attempts=1), **RULES)
 TWICE = RetryPolicy(max_attempts=2, base=timedelta(0))
 JOBS[LETTER] = define_job(LETTER, letter, queue=LETTERS, retry=OFTEN, **RULES)

@@ -16,6 +16,7 @@ from tests.torture import invariants_of_persons as persons
 from tests.torture import invariants_of_requests as requests
 from tests.torture import invariants_of_stores as stores
 from tests.torture import invariants_of_time as times
+from tests.torture import invariants_of_waits as waits
 from tests.torture.evidence import Broken, Run
 
 
@@ -51,6 +52,9 @@ INVARIANTS: dict[str, Callable[[Run], Broken]] = {
     "I21": persons.paused_queues_rest,
     "I22": persons.records_add_up,
     "I24": cancels.cancelled_jobs_end,
+    "I25": waits.limits_are_kept,
+    "I26": waits.lines_are_in_order,
+    "I27": waits.open_breakers_let_one_try,
 }
 
 
@@ -85,4 +89,5 @@ def count(run: Run) -> dict[str, int]:
         "changed by persons": sum(action.done for action in run.rows.actions),
         "lost": sum(1 for id_ in run.acknowledged if id_ not in run.jobs),
         **cancels.count_cancels(run),
+        **waits.count_waits(run),
     }

@@ -93,7 +93,7 @@ def _first_claims(run: Run) -> dict[str, list[FirstClaim]]:
         is_first = row.after == "in_progress" and row.fence == 1
         if job is None or not is_first or row.owner is None or row.began is None or row.due is None:
             continue
-        if job.id not in run.accepted_at or job.id in run.out_of_turn:
+        if job.id not in run.accepted_at or job.id in run.out_of_turn or job.waits_for_others:
             continue
         found[row.owner].append(FirstClaim(job.id, job.priority, row.due, run.accepted_at[job.id], row.began))
     return found

@@ -23,6 +23,7 @@ UNFENCED, EARLY_ACKNOWLEDGEMENT, EFFECT_OUTSIDE, FAST_CLOCK = (
 UNREDACTED, UNPLACED, DISORDERED = "unredacted", "unplaced file", "last in, first out"
 DEAF, MISCOUNTED = "deaf to pauses", "only the last portion is counted"
 FORGETFUL, TWICE = "forgets who was cancelled", "fires what others have fired"
+LIMITLESS, OVERTAKING, EAGER = "counts nobody who runs", "a retry loses its place", "a second probe"
 CRASH = "sender crashes"
 CAUGHT_BY = {
     CRASH: {"fleet"},
@@ -37,6 +38,9 @@ CAUGHT_BY = {
     MISCOUNTED: {"I22"},
     FORGETFUL: {"I24"},
     TWICE: {"I16"},
+    LIMITLESS: {"I25"},
+    OVERTAKING: {"I26"},
+    EAGER: {"I27"},
 }
 """For each, the invariants of which at least one must be found broken; ``fleet`` is what is seen while it runs."""
 IN_EVERY_TEST_RUN = (UNFENCED, EARLY_ACKNOWLEDGEMENT, CRASH)
@@ -47,6 +51,16 @@ NEED_A_PERSON = (DEAF, MISCOUNTED)
 """Bugs in what is done to many jobs at once."""
 _requests = itertools.count(1)
 _FENCE = " AND {table}.fence = ended.fence AND {table}.status = 'in_progress'"
+_BEGUN = "(other.fence = 0) = 0 AND other.status IN ('queued', 'retrying', 'in_progress')"
+CHANGED: dict[str, tuple[tuple[str, str, str], ...]] = {
+    DISORDERED: (("due", "ORDER BY scheduled_at, id", "ORDER BY scheduled_at DESC, id DESC"),),
+    DEAF: (("lanes", "WHERE asked.value NOT IN (SELECT name FROM onward_queues)", "WHERE true"),),
+    MISCOUNTED: (("count_acted", "done = done + :done", "done = :done"),),
+    LIMITLESS: (("running_of_keys", "status = 'in_progress'", "status = 'dead_letter'"),),
+    OVERTAKING: tuple((name, _BEGUN, "other.status = 'in_progress'") for name in ("lines", "idle_lines")),
+    EAGER: (("breaker_states", "job.status = 'in_progress'", "job.status = 'completed'"),),
+}
+"""Bugs that are no more than other words in statements: the statement, the words, and what stands for them."""
 
 
 def is_planted(name: str) -> bool:
@@ -68,15 +82,6 @@ def spoil(app: Onward) -> Onward:
         assert isinstance(statements, dict)
         fast = "lease_until <= strftime('%Y-%m-%dT%H:%M:%f000Z', :now, '+1.6 seconds')"
         statements["run_out"] = _changed(statements["run_out"], "lease_until <= :now", fast)
-    if is_planted(DISORDERED):
-        assert isinstance(statements, dict)
-        statements["due"] = _changed(statements["due"], "ORDER BY scheduled_at, id", "ORDER BY scheduled_at DESC, id DESC")
-    if is_planted(DEAF):
-        assert isinstance(statements, dict)
-        statements["lanes"] = _changed(statements["lanes"], "WHERE asked.value NOT IN (SELECT name FROM onward_queues)", "WHERE true")
-    if is_planted(MISCOUNTED):
-        assert isinstance(statements, dict)
-        statements["count_acted"] = _changed(statements["count_acted"], "done = done + :done", "done = :done")
     if is_planted(FORGETFUL):
         assert isinstance(statements, dict)
         for name in ("asked_to_cancel", "cancel_requested"):
@@ -88,6 +93,10 @@ def spoil(app: Onward) -> Onward:
         from onward import moments
 
         moments.moment_id = lambda name, moment: new_id()
+    if os.environ.get(NAME) in CHANGED:
+        assert isinstance(statements, dict)
+        for name, old, new in CHANGED[os.environ[NAME]]:
+            statements[name] = _changed(statements[name], old, new)
     if is_planted(UNREDACTED):
         from onward import redact
 

@@ -18,7 +18,7 @@ import psycopg
 from onward import Onward, OutcomeUnknown
 from onward.errors import OnwardError, StoreError, StoreUnavailable
 from onward.ids import new_id
-from tests.torture import cancelled, planted
+from tests.torture import cancelled, planted, waiting
 from tests.torture.application import JOBS, payload_of
 from tests.torture.history import History
 from tests.torture.store import borrowed_connection
@@ -61,6 +61,7 @@ class Sender:
         self._last = ""
         self._verbs: tuple[Callable[[], None], ...] = (
             *(self.one, self.one, self.many, self.transaction, self.within, self.key, self.key, self.wait, self.cancel),
+            *(self.shared, self.shared),
         )
 
     def run(self) -> None:
@@ -87,6 +88,18 @@ class Sender:
             self._app.enqueue_many([JOBS[name].new_job(payload_of(name, number), id=id_) for name, id_, number in jobs])
 
         self._insist("many", ids, names, enqueue)
+
+    def shared(self) -> None:
+        """Several in one commit that wait for each other, and for those of other senders."""
+        name, key = self._chance.choice(waiting.TYPES), self._chance.randrange(waiting.KEYS)
+        ids = [new_id() for _ in range(self._chance.randint(3, 8))]
+        numbers = [key + waiting.KEYS * self._number() for _ in ids]
+
+        def enqueue() -> None:
+            self._app.enqueue_many([JOBS[name].new_job(number, id=id_) for number, id_ in zip(numbers, ids, strict=True)])
+
+        self._insist("shared", ids, [name] * len(ids), enqueue)
+        self._last = ""  # nobody waits for their results, which may take a while
 
     def transaction(self) -> None:
         """With a row of the application, in the store's own transaction; a quarter is rolled back."""

@@ -70,6 +70,13 @@ class JobRow(Struct, frozen=True, kw_only=True):
     parent: str | None = None
     moment: datetime | None = None
     """Of a job that the clock enqueued."""
+    concurrency_key: str | None = None
+    serial_key: str | None = None
+    breaker: str | None = None
+
+    @property
+    def waits_for_others(self) -> bool:
+        return self.concurrency_key is not None or self.serial_key is not None or self.breaker is not None
 
 
 class AuditRow(Struct, frozen=True, kw_only=True):
@@ -97,6 +104,21 @@ class AuditRow(Struct, frozen=True, kw_only=True):
     ran_out: int = 0
     """1 when a sweep took the claim because its lease had run out."""
     at: float = 0.0
+    number: int = 0
+    """In the order of all changes of the store, those of breakers included."""
+
+
+class BreakerRow(Struct, frozen=True, kw_only=True):
+    """One change of a breaker."""
+
+    key: str
+    before: str = ""
+    """Empty for the insert."""
+    after: str
+    probe: tuple[str | None, int | None] = (None, None)
+    """The job that is tried, and its fence."""
+    at: float = 0.0
+    number: int = 0
 
 
 class ActionRow(Struct, frozen=True, kw_only=True):
@@ -113,6 +135,7 @@ class Rows(Struct, frozen=True, kw_only=True):
     jobs: tuple[JobRow, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     """In the order in which each job changed."""
+    breakers: tuple[BreakerRow, ...] = ()
     attempts: tuple[tuple[str, int, str], ...] = ()
     """Job, fence and outcome of each row of the history."""
     keys: tuple[tuple[str, str], ...] = ()
@@ -134,9 +157,11 @@ class Rows(Struct, frozen=True, kw_only=True):
 
 AUDIT_COLUMNS = (
     "job_id, before, after, fence_before, fence, attempts_before, attempts, given_back, ran_isolated, owner, lease_until, due, began, "
-    "ran_out, at"
+    "ran_out, at, number"
 )
-JOB_COLUMNS = "id, type, status, fence, attempts, max_attempts, priority, idempotency_key, metadata"
+BREAKER = "breaker:"
+"""Stands before the key of a breaker in the audit."""
+JOB_COLUMNS = "id, type, status, fence, attempts, max_attempts, priority, idempotency_key, metadata, concurrency_key, serial_key, breaker"
 
 
 def read_rows(url: str) -> Rows:
@@ -199,7 +224,14 @@ def _read(connection: Any, prefix: str, damage: list[str]) -> Rows:
     return Rows(
         jobs=tuple(_job(row) for row in rows(f"SELECT {JOB_COLUMNS} FROM {prefix}jobs ORDER BY id")),
         audit=tuple(
-            AuditRow(**dict(zip(audit_fields, row, strict=True))) for row in rows(f"SELECT {AUDIT_COLUMNS} FROM audit ORDER BY number")
+            AuditRow(**dict(zip(audit_fields, row, strict=True)))
+            for row in rows(f"SELECT {AUDIT_COLUMNS} FROM audit WHERE job_id NOT LIKE '{BREAKER}%' ORDER BY number")
+        ),
+        breakers=tuple(
+            BreakerRow(key=key.removeprefix(BREAKER), before=before, after=after, probe=(probe, fence), at=at, number=number)
+            for key, before, after, probe, fence, at, number in rows(
+                f"SELECT job_id, before, after, owner, fence, at, number FROM audit WHERE job_id LIKE '{BREAKER}%' ORDER BY number"
+            )
         ),
         attempts=tuple((str(a), int(b), str(c)) for a, b, c in rows(f"SELECT job_id, fence, outcome FROM {prefix}history")),
         keys=tuple((str(a), str(b)) for a, b in rows(f"SELECT key, job_id FROM {prefix}keys")),
@@ -212,8 +244,9 @@ def _read(connection: Any, prefix: str, damage: list[str]) -> Rows:
 
 
 def _job(row: tuple[Any, ...]) -> JobRow:
-    id_, type_, status, fence, attempts, most, priority, key, metadata = row
+    id_, type_, status, fence, attempts, most, priority, key, metadata, concurrency_key, serial_key, breaker = row
     said = msgspec.json.decode(metadata)
     moment = datetime.fromisoformat(said["moment"]) if "moment" in said else None
     counts = {"fence": fence, "attempts": attempts, "max_attempts": most, "priority": priority}
-    return JobRow(id=id_, type=type_, status=status, key=key, parent=said.get("parent_id"), moment=moment, **counts)
+    shared = {"concurrency_key": concurrency_key, "serial_key": serial_key, "breaker": breaker}
+    return JobRow(id=id_, type=type_, status=status, key=key, parent=said.get("parent_id"), moment=moment, **counts, **shared)

@@ -1,5 +1,8 @@
 """The tables that a run adds to its store: the application's own, and an audit of each change of a job, which a trigger writes.
 
+A breaker's changes stand in the same audit, under its key with ``breaker:`` before it, so that there is one order for all: the job that is
+its probe is the owner.
+
 A request for the end of a running job writes its row and changes nothing of what is judged, so it is left out. What makes a job final
 once more is not, whatever it changes.
 """
@@ -28,6 +31,15 @@ CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward_jo
         (julianday(OLD.scheduled_at) - 2440587.5) * 86400.0, (julianday(NEW.started_at) - 2440587.5) * 86400.0,
         coalesce(NEW.error LIKE 'lease lost%' AND NEW.lost_leases > OLD.lost_leases, 0),
         (julianday('now') - 2440587.5) * 86400.0);
+END;
+CREATE TRIGGER audit_breaker_insert AFTER INSERT ON onward_breakers BEGIN
+    INSERT INTO audit (job_id, before, after, fence, owner, at)
+    VALUES ('breaker:' || NEW.key, '', NEW.status, NEW.probe_fence, NEW.probe_id, (julianday('now') - 2440587.5) * 86400.0);
+END;
+CREATE TRIGGER audit_breaker_update AFTER UPDATE ON onward_breakers
+    WHEN (OLD.status, OLD.probe_id, OLD.probe_fence) IS NOT (NEW.status, NEW.probe_id, NEW.probe_fence) BEGIN
+    INSERT INTO audit (job_id, before, after, fence, owner, at)
+    VALUES ('breaker:' || NEW.key, OLD.status, NEW.status, NEW.probe_fence, NEW.probe_id, (julianday('now') - 2440587.5) * 86400.0);
 END;
 """
 POSTGRES = """
@@ -59,4 +71,14 @@ CREATE TRIGGER audit_insert AFTER INSERT ON onward.jobs FOR EACH ROW EXECUTE FUN
 CREATE TRIGGER audit_update AFTER UPDATE OF status, fence, attempts ON onward.jobs FOR EACH ROW
     WHEN (NEW.status <> 'in_progress' OR (OLD.status, OLD.fence, OLD.attempts) IS DISTINCT FROM (NEW.status, NEW.fence, NEW.attempts))
     EXECUTE FUNCTION public.audit();
+CREATE FUNCTION public.audit_breaker() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO public.audit (job_id, before, after, fence, owner, at)
+    VALUES ('breaker:' || NEW.key, CASE TG_OP WHEN 'UPDATE' THEN OLD.status ELSE '' END, NEW.status, NEW.probe_fence, NEW.probe_id,
+        extract(epoch FROM clock_timestamp()));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER audit_breaker_insert AFTER INSERT ON onward.breakers FOR EACH ROW EXECUTE FUNCTION public.audit_breaker();
+CREATE TRIGGER audit_breaker_update AFTER UPDATE ON onward.breakers FOR EACH ROW
+    WHEN ((OLD.status, OLD.probe_id, OLD.probe_fence) IS DISTINCT FROM (NEW.status, NEW.probe_id, NEW.probe_fence))
+    EXECUTE FUNCTION public.audit_breaker();
 """

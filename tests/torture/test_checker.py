@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.torture.checker import INVARIANTS, count, judge
 from tests.torture.evidence import Run
 from tests.torture.history import Event, HistoryDamaged, read_lines
-from tests.torture.store import ActionRow, AuditRow, JobRow, Rows
+from tests.torture.store import ActionRow, AuditRow, BreakerRow, JobRow, Rows
 
 
 def event(kind: Any, job: str = "a", what: str = "enqueue", **fields: Any) -> Event:
@@ -118,7 +119,47 @@ def acted_on(*actions: ActionRow, said: tuple[Event, ...] = (), paused: tuple[st
     return changed(*said, jobs=LETTER, audit=audit, actions=actions, paused=paused)
 
 
+def shared(*audit: AuditRow, jobs: str = "abc", events: tuple[Event, ...] = (), breakers: tuple[BreakerRow, ...] = (), **keys: str) -> Run:
+    """Jobs that share a key; the changes are numbered in their order."""
+    numbered = tuple(replace(one, number=2 * place) for place, one in enumerate(audit))
+    return changed(*events, jobs=tuple(row(job, **keys) for job in jobs), audit=numbered, breakers=breakers)
+
+
+def limited(*audit: AuditRow, events: tuple[Event, ...] = ()) -> Run:
+    """Of a key with room for two."""
+    return shared(*audit, events=events, concurrency_key="k")
+
+
+def lined(*audit: AuditRow, accepted: float = 1.5) -> Run:
+    """Of a line; b was accepted at this time."""
+    return shared(*audit, events=(event("ok", at=1.0), event("ok", "b", at=accepted)), serial_key="k")
+
+
+def behind(*audit: AuditRow, breakers: tuple[BreakerRow, ...]) -> Run:
+    """Of a breaker; its changes come behind those of jobs with the next lower even number."""
+    return shared(*audit, breakers=breakers, breaker="k")
+
+
+def breaker(after: str, number: int, probe: str | None = None, fence: int | None = None) -> BreakerRow:
+    return BreakerRow(key="k", after=after, probe=(probe, fence), number=number)
+
+
+OPEN = breaker("open", -1)
+THREE = tuple(started(job) for job in "bc"), tuple(ended(job) for job in "bc")
+
 BROKEN: list[tuple[str, str, Run]] = [
+    ("I25", "three claims at once", limited(claimed(), claimed("b"), claimed("c"))),
+    ("I25", "three handlers at once", limited(events=(*THREE[0], *THREE[1]))),
+    ("I26", "another one while it ran", lined(claimed(), claimed("b"))),
+    ("I26", "another one while it waited to be tried again", lined(claimed(), left(after="retrying"), claimed("b"))),
+    ("I26", "out of order", lined(claimed("b", began=2.0, due=1.2), left("b"), claimed(began=4.0, due=1.1), left())),
+    ("I27", "while it was open", behind(claimed(), breakers=(OPEN,))),
+    ("I27", "another one beside the probe", behind(claimed(), claimed("b"), breakers=(OPEN, breaker("half_open", -1, "a", 1)))),
+    (
+        "I27",
+        "another probe beside the probe",
+        behind(claimed(), claimed("b"), breakers=(OPEN, breaker("half_open", -1, "a", 1), breaker("half_open", 1, "b", 1))),
+    ),
     ("I0", "nothing was accepted", changed(without="ok")),
     ("I0", "no fault fired", changed(without="fault")),
     ("I0", "nothing was started", changed(without="started")),
@@ -214,6 +255,26 @@ def test_what_is_broken_is_found(name: str, run: Run) -> None:
 
 
 HELD: list[tuple[str, str, Run]] = [
+    ("I25", "a third behind an end", limited(claimed(), claimed("b"), left(), claimed("c"))),
+    (
+        "I25",
+        "a handler that was frozen until after its lease",
+        limited(claimed(), claimed("b"), left(after="queued", at=2.5), claimed("c", at=2.6), events=(started("b"), started("c", at=2.7))),
+    ),
+    ("I26", "one after the other", lined(claimed(), left(after="retrying"), claimed(fence=2), left(fence=2), claimed("b"), left("b"))),
+    (
+        "I26",
+        "the one that comes before was accepted too late",
+        lined(claimed(began=2.0, due=1.2), left(), claimed("b", began=4.0, due=1.1), left("b"), accepted=3.0),
+    ),
+    ("I27", "before it opened", behind(claimed(), breakers=(breaker("open", 1),))),
+    ("I27", "the probe", behind(claimed(), breakers=(OPEN, breaker("half_open", -1, "a", 1)))),
+    (
+        "I27",
+        "another probe behind the probe",
+        behind(claimed(), left(after="queued"), claimed("b"), breakers=(breaker("half_open", -1, "a", 1), breaker("half_open", 3, "b", 1))),
+    ),
+    ("I27", "once it was closed", behind(claimed(), claimed("b"), breakers=(OPEN, breaker("closed", -1)))),
     ("I24", "completed although it was asked to stop", changed(answered())),
     ("I24", "asked to stop, and cancelled", changed(answered(), audit=(*DONE[:2], left(after="cancelled")))),
     ("I24", "heard late, where no worker lived for long", changed(answered(), audit=(*DONE[:2], left(after="cancelled", at=20.0)))),

@@ -60,6 +60,7 @@ if [ "$tier" = release ]; then
     try "planted bugs" $python -m tests.planted
     try "stops" env STOP_ROUNDS=25 $python -m pytest -q -s -p no:cacheprovider tests/acceptance/test_stops.py
     try "poison pills" env PILLS=100 GOOD_JOBS=10000 $python -m pytest -q -s -p no:cacheprovider tests/acceptance/test_poison_pills.py
+    try "breakers, limits and lines" env WAITS_SCALE=5 WAITS_RATE=100 $python -m pytest -q -s -p no:cacheprovider tests/acceptance/test_waits.py
     try "sleep and memory" env FAILING_JOBS=20000 LATER_JOBS=200000 \
         $python -m pytest -q -s -p no:cacheprovider tests/acceptance/test_sleep.py tests/acceptance/test_memory.py
 else

@@ -183,8 +183,10 @@ class _Admission:
             self._begun[one.concurrency_key] = self._begun.get(one.concurrency_key, 0) + 1
 
     def _written(self, key: str) -> LimitState:
-        state = self._limits[key].taken(self._begun.get(key, 0), self._now)
-        return replace(state, check_at=state.next_check(self._now)) if key in self._over_limit else state
+        begun = self._begun.get(key, 0)
+        state = self._limits[key].taken(begun, self._now)
+        running = self._standing.running.get(key, 0) + begun
+        return replace(state, check_at=state.next_check(running, self._now)) if key in self._over_limit else state
 
 
 def keys_of(one: Candidate) -> list[str]:

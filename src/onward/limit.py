@@ -92,9 +92,9 @@ class LimitState(Struct, frozen=True, kw_only=True):
         at = None if bucket is None else bucket.next_at(now)
         return None if at is None or at <= now else at
 
-    def next_check(self, now: datetime) -> datetime | None:
-        """When to look again for those that wait for the rate; None where there is none."""
-        if self.limit.rate is None:
+    def next_check(self, running: int, now: datetime) -> datetime | None:
+        """When to look again for those that wait for the rate; None where there is none, or all places are taken: an end looks then."""
+        if self.limit.rate is None or (self.limit.concurrency is not None and running >= self.limit.concurrency):
             return None
         return max(self.next_token(now) or now, now + CHECK_EVERY)
 

@@ -57,6 +57,8 @@ class StoresAgree(PeriodicRules, WaitRules):
         """Call a verb on all, and look at what has become of the jobs."""
         answer = self.together.each(what, verb)
         self.together.look()
+        if any(job.breaker or job.concurrency_key for job in self.together.jobs.values()):
+            self.look_at_what_is_waited_for()
         return answer
 
     # -- enqueue ---------------------------------------------------------------------------------------------------------

@@ -43,32 +43,32 @@ class WaitRules(RuleBasedStateMachine):
         name = NAMES[kind][pick % 2]
         self.do("set_limit", lambda store: store.set_limit(kind, name, limit))
         self.done += 1
-        self._look_at_what_is_waited_for()
+        self.look_at_what_is_waited_for()
 
     @rule(kind=kinds, pick=asked.picks)
     def clear_limit(self, kind: LimitKind, pick: int) -> None:
         name = NAMES[kind][pick % 2]
         self.done += self.do("clear_limit", lambda store: store.clear_limit(kind, name))
-        self._look_at_what_is_waited_for()
+        self.look_at_what_is_waited_for()
 
     @rule(limit=limits, queue=st.sampled_from(asked.QUEUES))
     def declare_limit(self, limit: Limit, queue: str) -> None:
         self.do("declare_limits", lambda store: store.declare_limits({queue: limit}))
-        self._look_at_what_is_waited_for()
+        self.look_at_what_is_waited_for()
 
     @rule(key=st.sampled_from(asked.BREAKERS), pause=asked.seconds(5, 30))
     def open_breaker(self, key: str, pause: timedelta) -> None:
         self.do("open_breaker", lambda store: store.open_breaker(key, pause))
         self.done += 1
-        self._look_at_what_is_waited_for()
+        self.look_at_what_is_waited_for()
 
     @rule(key=st.sampled_from(asked.BREAKERS))
     def reset_breaker(self, key: str) -> None:
         self.do("reset_breaker", lambda store: store.reset_breaker(key))
         self.done += 1
-        self._look_at_what_is_waited_for()
+        self.look_at_what_is_waited_for()
 
-    def _look_at_what_is_waited_for(self) -> None:
+    def look_at_what_is_waited_for(self) -> None:
         """As a person sees it; each store makes the id of an alert itself."""
         self.together.each("limits", lambda store: store.limits())
         self.together.each("breakers", lambda store: [_without_id(one) for one in store.breakers()])

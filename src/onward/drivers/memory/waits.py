@@ -155,7 +155,12 @@ def let_under_limits(tables: Tables, keys: Collection[str | None], now: datetime
         room = min(state.room(running.get(key, 0), now), LET_AT_ONCE)
         found = let(tables, "limit", key, room, now)
         count += found
-        tables.put_limit(replace(state, check_at=state.next_check(now) if found == room else None), now)
+        if room == 1 and stored.check_at is None:
+            continue
+        is_checked = found == room and (state.check_at is not None or not room)
+        state = replace(state, check_at=state.next_check(running.get(key, 0), now) if is_checked else None)
+        if state != stored:
+            tables.put_limit(state, now)
     return count
 
 

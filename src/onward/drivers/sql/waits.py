@@ -131,7 +131,8 @@ def let_under_limits(keys: Collection[str], now: datetime) -> Operation[int]:
         if room:
             let = yield Statement("let", {"reason": "limit", "key": key, "limit": room, "now": write_instant(now)})
         count += len(let)
-        check_at = state.next_check(now) if len(let) == room and (state.check_at is not None or not room) else None
+        is_checked = len(let) == room and (state.check_at is not None or not room)
+        check_at = state.next_check(running.get(key, 0), now) if is_checked else None
         state = replace(state, check_at=check_at)
         if state != stored:
             changed.append(state)

@@ -186,6 +186,20 @@ class TestRateOfAKey:
         keyed(store, 3)
         assert store.turn(demand=ten(FOUR_A_SECOND)).next_due == timedelta(seconds=0.25)
 
+    def test_nobody_looks_again_for_the_rate_while_all_places_are_taken(self, store: Store, clock: FakeClock) -> None:
+        """The end of a run does, and by then the rate may be what holds the next one up."""
+        both = {"work": Constraint(Limit(concurrency=1, rate="1/10s", burst=2))}
+        jobs = keyed(store, 4)
+        (first,) = store.turn(demand=ten(both)).claims
+        clock.advance(CHECK_EVERY)
+        assert store.turn(demand=ten(both)).next_due is None
+        turn = store.turn([Settlement(claim=first, outcome=Completed())], ten(both))
+        assert (ids(turn.claims), turn.next_due) == ([jobs[1].id], None)
+        turn = store.turn([Settlement(claim=turn.claims[0], outcome=Completed())], ten(both))
+        assert (turn.claims, turn.next_due) == ((), timedelta(seconds=10) - CHECK_EVERY)
+        clock.advance(timedelta(seconds=10) - CHECK_EVERY)
+        assert ids(store.turn(demand=ten(both)).claims) == [jobs[2].id]
+
     def test_a_quick_rate_is_handed_on_in_portions(self, store: Store, clock: FakeClock) -> None:
         """Nobody looks a thousand times a second."""
         quick = {"work": Constraint(Limit(rate="100/s", burst=10))}

@@ -137,3 +137,9 @@ class Run:
             elif event.kind == "healed" and event.what in begun:
                 found.append((begun.pop(event.what), event.at))
         return found
+
+    def is_during(self, fault: str, at: float) -> bool:
+        """Say whether this fault was on at that moment."""
+        begun = [event.at for event in self.of_kind("fault") if event.what == fault and event.at <= at]
+        healed = [event.at for event in self.of_kind("healed") if event.what == fault and event.at <= at]
+        return len(begun) > len(healed)

@@ -87,6 +87,16 @@ def test_a_good_run_breaks_nothing() -> None:
     assert judge(GOOD) == []
 
 
+@pytest.mark.parametrize(("what", "at", "breaks"), [("tick", 1.2, False), ("tick", 1.9, True), ("plain", 1.2, True)])
+def test_what_the_clock_enqueues_in_a_new_file_while_the_old_one_is_away_is_no_early_start(what: str, at: float, breaks: bool) -> None:
+    """A moment's job has the same id in every file; only the clock's, and only meanwhile."""
+    early = event("started", "a", what, fence=1, at=at)
+    away = (event("fault", "", "file moved away", at=1.1), event("healed", "", "file moved away", at=1.5))
+    run = changed(early, *away, audit=(inserted(), claimed(at=2.5), left()), without="started")
+    found = [one for one in judge(run) if one.startswith("I12")]
+    assert bool(found) is breaks
+
+
 def two_claims(
     first: dict[str, Any], second: dict[str, Any], priority: int = 0, accepted: float = 1.5, is_serial: bool = True, how: str = "enqueue"
 ) -> Run:

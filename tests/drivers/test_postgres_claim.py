@@ -16,7 +16,7 @@ from onward.clock import FakeClock
 from onward.drivers import connect
 from onward.drivers.postgres import claim
 from onward.drivers.postgres.driver import PostgresStore
-from onward.drivers.postgres.statement_text import StatementText
+from onward.drivers.postgres.statement_text import LOCKS_OF_KIND, StatementText
 from onward.drivers.postgres.url import read_url
 from onward.drivers.sql.found import Found
 from onward.drivers.sql.placeholders import pyformat
@@ -218,6 +218,22 @@ def _touched(connection: psycopg.Connection[Any], store: PostgresStore, demand: 
         (plan,) = connection.execute("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + sql, asked.parameters).fetchone()[0]  # type: ignore[index]
         assert "JIT" not in plan
     return int(plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"])
+
+
+@pytest.mark.parametrize("statement", ["hold_keys", "await_keys"])
+def test_many_keys_need_no_more_locks_than_a_server_has_room_for(
+    store: PostgresStore, connection: psycopg.Connection[Any], statement: str
+) -> None:
+    """The room is shared with all that use the server: without it, theirs fail as well."""
+    names = [f"{kind}:{number}" for kind in ("breaker", "limit", "serial") for number in range(5000)]
+    sql = StatementText(store.schema, notify=True)[statement]
+    with connection.transaction():
+        found = connection.execute(sql, {"names": as_json(names)})  # type: ignore[arg-type].fetchall()
+        ((counted,),) = connection.execute(
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        ).fetchall()
+    assert 1000 < counted <= 3 * LOCKS_OF_KIND
+    assert statement == "await_keys" or {name for (name,) in found} == set(names)
 
 
 def test_unknown_types_are_moved_aside_a_thousand_at_a_time(store: PostgresStore) -> None:

@@ -23,6 +23,8 @@ INSTANTS = frozenset(
 )
 HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
+LOCKS_OF_KIND = 1024
+"""So many advisory locks stand for all breakers, so many for all serial keys, and so many for all limits: a power of two."""
 FILES = ("statements.sql", "periodic.sql", "waits.sql", "questions.sql", "examine.sql")
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
@@ -55,6 +57,7 @@ class StatementText:
         self.notifies = notify
         package = files("onward.drivers.postgres")
         text = "\n".join(package.joinpath(name).read_text(encoding="utf-8") for name in FILES)
+        waits, which = f"hashtextextended('onward waits {schema}', 0)", f"hashtextextended(name, 0) & {LOCKS_OF_KIND - 1}"
         words = {
             "prefix": f'"{schema}".',
             "columns": _read("job", COLUMNS),
@@ -84,7 +87,7 @@ class StatementText:
             "newest": as_text("max(job.created_at)"),
             "alert_columns": _read("alert", ALERT_COLUMNS),
             "behind": "(CASE blocked_by WHEN 'breaker' THEN breaker WHEN 'limit' THEN concurrency_key ELSE serial_key END)",
-            "waits": f"hashtextextended('onward waits {schema}', 0)",
+            "lock": f"(hashtextextended(split_part(name, ':', 1), {waits}) & -{LOCKS_OF_KIND} | ({which}))",
             "opened_text": as_text("opened_at"),
             "retry_text": as_text("retry_at"),
             "spent_text": as_text("spent_until"),

@@ -3,15 +3,18 @@
 
 -- name: hold_keys
 -- Locks those of these names over which nobody else judges in this moment, until the transaction ends. Nothing is waited for.
+-- {lock} is one of a thousand for names of each kind: a server has room for a few thousand locks in all, and a claim may ask about as many
+-- keys. Two keys that share a lock by chance are now and then passed over, or waited for, for each other.
 SELECT name FROM (
-    SELECT name, pg_try_advisory_xact_lock(hashtextextended(name, {waits})) AS is_ours
+    SELECT name, pg_try_advisory_xact_lock({lock}) AS is_ours
     FROM json_array_elements_text(:names::text::json) AS asked (name)
 ) AS tried WHERE is_ours;
 
 -- name: await_keys
--- The same, waiting for whoever does: in the order of the names, which is the same for everybody.
-SELECT pg_advisory_xact_lock(hashtextextended(name, {waits}))::text
-FROM (SELECT name FROM json_array_elements_text(:names::text::json) AS asked (name) ORDER BY name COLLATE "C" OFFSET 0) AS asked;
+-- The same, waiting for whoever does: in the order of the locks, which is the same for everybody.
+SELECT pg_advisory_xact_lock(lock)::text FROM (
+    SELECT DISTINCT {lock} AS lock FROM json_array_elements_text(:names::text::json) AS asked (name) ORDER BY lock OFFSET 0
+) AS asked;
 
 -- name: breaker_states
 -- With whether the claim of the probe is held still.

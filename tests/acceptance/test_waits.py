@@ -10,8 +10,10 @@ from datetime import timedelta
 from itertools import combinations
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from onward.drivers.postgres.url import read_url
 from onward.inspection import JobFilter
 from onward.jobs import Job
 from onward.status import Status
@@ -146,7 +148,7 @@ def test_an_open_transaction_of_a_caller_stops_no_worker(tmp_path: Path, postgre
     """It has enqueued into a limit, a line and behind a breaker, and is neither committed nor rolled back for long."""
     monkeypatch.setenv("ONWARD_URL", postgres_database)
     site = Site(tmp_path, postgres_database)
-    with site.workers(2, 4) as worker, site.app.transaction() as connection:
+    with site.workers(2, 4) as worker, psycopg.connect(read_url(postgres_database)[0]) as connection:
         kinds = [("limited", Item("k", 0)), ("in line", Item("line", 0)), ("call", Call("s3", 1))]
         mine = [site.app.enqueue(JOBS[name], asked, within=connection) for name, asked in kinds]
         site.app.enqueue_many([JOBS[name].new_job(asked) for name, asked in kinds for _ in range(MARKERS)])

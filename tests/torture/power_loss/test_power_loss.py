@@ -16,7 +16,7 @@ from tests.torture.power_loss.recording import Playback
 
 SEED = 1
 FOUND = {
-    "synchronous=NORMAL": " is gone, and was said to be ",
+    "synchronous=NORMAL": ", and was said to be ",  # the job is gone, or what it had become
     "file not synced": "the file a is '', and was said to be ",
     "directory not synced": " is 'gone', and was said to be ",
 }

@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from onward.clock import FakeClock
 from onward.driver import Store
+from onward.drivers.postgres import migrate as postgres_migrate
 from onward.drivers.sql.migrations import fill_in, load_migrations
+from onward.drivers.sqlite import migrate as sqlite_migrate
+from onward.drivers.sqlite.driver import SQLiteStore
 from onward.errors import SchemaOutOfDate
 from onward.inspection import JobFilter, Retention
 from onward.limit import Limit
@@ -382,6 +386,37 @@ def test_two_processes_that_migrate_at_once_make_one_set_of_tables(tables: Table
             assert [answer_of(process) for process in both] == [str(newest)] * 2
             versions = made.rows("SELECT version FROM {prefix}schema_version ORDER BY version")
             assert versions == [(number,) for number in range(1, newest + 1)]
+
+
+def test_a_version_read_while_another_process_migrates_is_believed(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a reader's look at which tables there are and its look at their version, another process adds tables."""
+    tables.load(FIRST)
+    looks: list[str] = []
+
+    def before(sql: str) -> None:
+        if "max(version)" in sql and not looks:
+            looks.append(sql)
+            with closing(tables.store(migrate=True)) as other:
+                other.open()
+
+    newest = max(load_migrations(tables.package))
+    if isinstance(tables, SQLiteTables):
+        with closing(sqlite3.connect(tables.path)) as connection:
+            connection.set_trace_callback(before)
+            store = SQLiteStore(str(tables.path), clock=FakeClock())
+            assert sqlite_migrate.version(connection, store.statements, tables.prefix, str(tables.path)) == newest
+    else:
+        assert isinstance(tables, PostgresTables)
+        ask = postgres_migrate._ask
+
+        def asked(connection: psycopg.Connection[Any], sql: str) -> list[tuple[Any, ...]]:
+            before(sql)
+            return ask(connection, sql)
+
+        monkeypatch.setattr(postgres_migrate, "_ask", asked)
+        with tables.connected() as connection:
+            assert postgres_migrate.version(connection, tables.schema) == newest
+    assert looks
 
 
 @contextmanager

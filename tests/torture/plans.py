@@ -63,7 +63,8 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def only(fault: str, store: str, seed: int, tier: Tier, times: int = 0, bug: str = "") -> Plan:
     """One fault, a few times."""
-    again = f"--tier {tier} --fault '{fault}'" + (f" --times {times}" if times else "") + (f" --planted '{bug}'" if bug else "")
+    again = ("" if tier == "smoke" else f"--tier {tier} ") + f"--fault '{fault}'"
+    again += (f" --times {times}" if times else "") + (f" --planted '{bug}'" if bug else "")
     faults = (fault,) * (times or FAULTS[fault].quick or 1)
     least = 0 if bug in ("", *IN_EVERY_TEST_RUN) else OPERATIONS_WITH_BUG
     size = Size(persons=int(bug in NEED_A_PERSON))

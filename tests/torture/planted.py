@@ -125,12 +125,17 @@ def _committed_before(context: JobContext) -> Iterator[Any]:
         raise TransientJobError("after its effect")
 
 
+def crashes() -> bool:
+    """Say whether senders crash. Then they go on until they do, also when they are told to stop: a short run must have the bug."""
+    return is_planted(CRASH)
+
+
 def acknowledges_too_early() -> bool:
     """Say whether this enqueue is to be acknowledged without being stored: one in four, with the bug. With another, the fourth crashes.
 
     Counted, not drawn: a short run sends a few dozen requests, and each run must have the bug.
     """
     number = next(_requests)
-    if is_planted(CRASH) and number == 4:
+    if crashes() and number == 4:
         raise RuntimeError("an error that no sender expects")
     return is_planted(EARLY_ACKNOWLEDGEMENT) and number % 4 == 1

@@ -65,7 +65,7 @@ class Sender:
         )
 
     def run(self) -> None:
-        while not self.is_stopping:
+        while not self.is_stopping or planted.crashes():
             self._chance.choice(self._verbs)()
             time.sleep(self._chance.uniform(0, 2 * PAUSE))
 

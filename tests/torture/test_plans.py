@@ -52,6 +52,12 @@ def test_a_quick_run_has_every_kind_once_at_least(store: str) -> None:
     assert planned == {name: one.quick for name, one in FAULTS.items() if store in one.stores and one.quick}
 
 
+def test_what_replays_a_small_run_names_no_tier() -> None:
+    """The tests have one of their own, which the command does not know."""
+    assert plans.only("kill worker", "sqlite", 7, "smoke", times=2).again == "--fault 'kill worker' --times 2"
+    assert plans.only("kill worker", "sqlite", 7, "quick").again == "--tier quick --fault 'kill worker'"
+
+
 @pytest.mark.parametrize("part", [plans.kills, plans.histories])
 def test_the_seed_of_one_run_gives_the_same_run_again(part: object) -> None:
     """Else what is printed for a failure would not replay it."""

@@ -108,14 +108,16 @@ def version(connection: psycopg.Connection[Any], schema: str, known: Mapping[int
     """
     place, statements = _place(connection, schema), _statements(schema)
     names = {row[0] for row in _ask(connection, statements["tables"])}
-    ours = [name for name in TABLES if name in names]
     if "schema_version" not in names:
+        ours = next((name for name in TABLES if name in names), None)
         if ours:
-            _refuse_foreign(place, ours[0])
+            _refuse_foreign(place, ours)
         return 0
     try:
         found = _ask(connection, statements["schema_version"])[0][0] or 0
         works_with = _ask(connection, statements["works_with"])[0][0] or 0
+        # Once more: another migrator may have committed since the first look, and made what the version says there is.
+        names = {row[0] for row in _ask(connection, statements["tables"])}
     except (errors.UndefinedColumn, errors.UndefinedFunction):
         _refuse_foreign(place, "schema_version")
     except errors.InsufficientPrivilege as error:
@@ -127,7 +129,7 @@ def version(connection: psycopg.Connection[Any], schema: str, known: Mapping[int
         raise SchemaOutOfDate(too_new(place, found, works_with))
     if not found:
         raise SchemaOutOfDate(f"{place} is incomplete: its table schema_version is empty; restore a backup")
-    missing = next((name for name in tables_at(found, known or migrations()) if name not in ours), None)
+    missing = next((name for name in tables_at(found, known or migrations()) if name not in names), None)
     if missing:
         raise SchemaOutOfDate(f"{place} is incomplete: it has no table {missing}; restore a backup, or give another schema")
     return int(found)

@@ -58,11 +58,11 @@ def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
     """
     try:
         names = {row[0] for row in connection.execute(statements["tables"]).fetchall()}
-        ours = [name for name in TABLES if prefix + name in names]
         if prefix + "schema_version" not in names:
+            ours = next((name for name in TABLES if prefix + name in names), None)
             if ours:
                 raise SchemaOutOfDate(
-                    f"{path} has a table {prefix}{ours[0]} that Onward did not make: give the store another prefix "
+                    f"{path} has a table {prefix}{ours} that Onward did not make: give the store another prefix "
                     f"(sqlite:///…?prefix=jobs_), or rename that table"
                 )
             return 0
@@ -70,13 +70,15 @@ def version(connection: sqlite3.Connection, statements: Mapping[str, str], prefi
         newest = max(migrations())
         # The first tables do not say what they work with; those that this code makes or made work with it.
         works_with = connection.execute(statements["works_with"]).fetchone()[0] if found > newest else found
+        # Once more: another process may have migrated since the first look, and made what the version says there is.
+        names = {row[0] for row in connection.execute(statements["tables"]).fetchall()}
     except sqlite3.Error as error:
         raise translate(error, path) from error
     if next_step(found, works_with, migrations(), may_migrate=True) is Step.REFUSE_AS_TOO_NEW:
         raise SchemaOutOfDate(too_new(path, found, works_with))
     if not found:
         raise SchemaOutOfDate(f"{path} is incomplete: its table {prefix}schema_version is empty; restore a backup")
-    missing = next((name for name in tables_at(found, migrations()) if name not in ours), None)
+    missing = next((name for name in tables_at(found, migrations()) if prefix + name not in names), None)
     if missing:
         raise SchemaOutOfDate(f"{path} is incomplete: it has no table {prefix}{missing}; restore a backup, or give another file or prefix")
     return int(found)

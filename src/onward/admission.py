@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from onward.breaker import BreakerState, ask
 from onward.jobs import BlockedBy
-from onward.limit import Limit, LimitState
+from onward.limit import Limit, LimitKind, LimitState
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -169,7 +169,9 @@ class _Admission:
             return stored
         if said is None:
             return None
-        return LimitState(kind="key", name=key, limit=said, spent_until=None if stored is None else stored.spent_until)
+        if stored is None:
+            return LimitState(kind="key", name=key, limit=said)
+        return replace(stored, limit=said)
 
     def _begin(self, one: Candidate) -> None:
         if one.breaker is not None and (state := self._breakers.get(one.breaker)) is not None:
@@ -193,3 +195,8 @@ def keys_of(one: Candidate) -> list[str]:
     """The names under which a store holds what it reads for this row, so that no two claims decide over it at once."""
     named = (("breaker", one.breaker), ("serial", one.serial_key), ("limit", one.concurrency_key))
     return [f"{what}:{key}" for what, key in named if key is not None]
+
+
+def name_of_limit(kind: LimitKind, name: str) -> str:
+    """The name under which a store holds a limit, for whoever judges by it and whoever changes it."""
+    return f"queue:{name}" if kind == "queue" else f"limit:{name}"

@@ -27,6 +27,7 @@ RunEnding: TypeAlias = Literal["success", "failure", "other"]
 COUNTED: tuple[Failure, ...] = ("transient", "unknown", "timeout")
 MOST_FAILURES = 1_000_000
 MOST_AT_ONCE = 1000
+SHORTEST_PAUSE = timedelta(milliseconds=1)
 
 
 class BreakerPolicy(Struct, frozen=True, kw_only=True):
@@ -62,16 +63,22 @@ class Breaker(Generic[P]):
         if isinstance(threshold, bool) or not isinstance(threshold, int) or not 1 <= threshold <= MOST_FAILURES:
             raise InvalidDefinition(f"threshold= of a breaker is a whole number from 1 to {MOST_FAILURES:,}, not {shown(threshold)}")
         try:
-            length = parse_duration(pause)
+            length = parse_pause(pause)
         except InvalidTime as error:
             raise InvalidDefinition(f"pause= of a breaker: {error}") from None
-        if not length:
-            raise InvalidDefinition("pause= of a breaker is longer than nothing: how long it waits before it tries again")
         self.policy = BreakerPolicy(threshold=threshold, pause=length, pace=parse_rate("pace", pace))
         self.counts = _failures(counts)
         if when_open not in ("wait", "refuse"):
             raise InvalidDefinition(f"when_open= of a breaker is 'wait' or 'refuse', not {shown(when_open)}")
         self.refuses = when_open == "refuse"
+
+
+def parse_pause(pause: timedelta | float | str) -> timedelta:
+    """Read how long a breaker stays open before it tries again. Raises ``InvalidTime``."""
+    length = parse_duration(pause)
+    if length < SHORTEST_PAUSE:
+        raise InvalidTime(f"{shown(pause)} is too short: a breaker stays open for 1ms or longer, and a reset closes it")
+    return length
 
 
 def _failures(counts: Iterable[Failure]) -> frozenset[Failure]:

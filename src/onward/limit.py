@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from onward.durations import LONGEST
 from onward.errors import InvalidDefinition
 from onward.rate import Bucket, default_burst, parse_rate
 from onward.spelling import shown
@@ -36,8 +37,12 @@ class Limit(Struct, frozen=True):
             raise InvalidDefinition("a limit needs concurrency=, the jobs that may run at once, or rate=, such as '10/s'")
         _check("concurrency", self.concurrency)
         _check("burst", self.burst)
-        if self.rate is not None:
-            parse_rate("rate", self.rate)
+        bucket = self.bucket(None)
+        if bucket is not None:
+            if bucket.burst * bucket.rate.interval > LONGEST:
+                raise InvalidDefinition(
+                    f"burst= of a limit is at most what its rate gives in {LONGEST.days} days, and {shown(self.rate)} takes longer for {self.burst:,}"
+                )
         elif self.burst is not None:
             raise InvalidDefinition("burst= of a limit goes with rate=: how many may begin at once after a pause")
 

@@ -18,6 +18,7 @@ from onward.spelling import shown
 
 MOST = 1_000_000
 LEAST_INTERVAL = timedelta(microseconds=1)
+WHOLE = timedelta(milliseconds=1)
 _RATE = re.compile(r"\s*([0-9]{1,7})\s*/\s*([0-9.]*[a-zA-Z0-9.]+)\s*", re.ASCII)
 
 
@@ -50,9 +51,12 @@ def parse_rate(what: str, text: str) -> Rate:
         except InvalidTime:
             per = timedelta(0)
         count = int(match[1])
-        if 1 <= count <= MOST and LEAST_INTERVAL * count <= per <= timedelta(days=366):
+        is_whole = not per % WHOLE  # as it is stored
+        if is_whole and 1 <= count <= MOST and LEAST_INTERVAL * count <= per <= timedelta(days=366):
             return Rate(count, per)
-    raise InvalidDefinition(f"{what}= is a rate such as '10/s', '100/m' or '1/30s', of 1 to {MOST:,}, not {shown(text)}")
+    raise InvalidDefinition(
+        f"{what}= is a rate such as '10/s', '100/m' or '1/30s', of 1 to {MOST:,} in whole milliseconds or longer, not {shown(text)}"
+    )
 
 
 def default_burst(rate: Rate) -> int:

@@ -6,11 +6,10 @@ from datetime import timedelta
 
 from onward.actions import check_actor
 from onward.awaited import awaited
-from onward.breaker import BreakerState
+from onward.breaker import BreakerState, parse_pause
 from onward.definition import Duration, check_name
 from onward.driver import Store
-from onward.durations import parse_duration
-from onward.errors import InvalidDefinition, InvalidTime
+from onward.errors import InvalidDefinition
 from onward.inspection import KnownBreaker, KnownLimit
 from onward.limit import Limit, LimitState
 from onward.spelling import shown
@@ -40,10 +39,7 @@ class Breakers:
 
         ``actor`` is who does it, for the record (``app.actions``). Raises ``InvalidDefinition`` or ``InvalidTime``.
         """
-        length = parse_duration(pause)
-        if not length:
-            raise InvalidTime("a breaker is opened for longer than nothing; reset closes it")
-        return self._store.open_breaker(check_key(key), length, actor=check_actor(actor))
+        return self._store.open_breaker(check_key(key), parse_pause(pause), actor=check_actor(actor))
 
     def reset(self, key: str, *, actor: str = "") -> BreakerState:
         """Close it: the jobs that wait go on at its pace. Otherwise as ``open``."""

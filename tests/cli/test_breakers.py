@@ -103,7 +103,7 @@ def test_one_that_nobody_knows_is_answered_with_the_one_that_is_meant(app: Onwar
     ("command", "says"),
     [
         (["open", "s3", "--pause", "soon"], "--pause: 'soon' is not a duration"),
-        (["open", "s3", "--pause", "0s"], "--pause is longer than nothing"),
+        (["open", "s3", "--pause", "0s"], "--pause: '0s' is too short: a breaker stays open for 1ms or longer, and a reset closes it"),
         (["open", "s3", "--pause", "-5m"], "--pause: '-5m' is negative"),
         (["open", ""], "KEY: a key is text of 1 to 255 printable characters"),
         (["reset", "a\nb"], "KEY: a key is text of 1 to 255 printable characters"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from onward.drivers.postgres.connections import StoreConnection
 from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
 from onward.ids import new_id
+from onward.limit import Limit
 from onward.outcome import Completed
 from onward.status import Status
 from onward.testing.conformance.steps import bring_to, claim, demand, enqueue, read
@@ -131,6 +132,37 @@ def test_a_transaction_that_claims_says_so_once(store: PostgresStore, monkeypatc
     asked.clear()
     claim(store)
     assert (asked[0], asked.count("begin_claiming"), asked[-1]) == ("begin_claiming", 1, "claim")
+
+
+RATE, OTHER_RATE = Limit(rate="1/h", burst=5), Limit(rate="2/h", burst=5)
+CHANGES: dict[str, tuple[Callable[[PostgresStore], object], list[Limit]]] = {
+    "set": (lambda store: store.set_limit("queue", "mail", OTHER_RATE), [OTHER_RATE]),
+    "cleared": (lambda store: store.clear_limit("queue", "mail"), []),
+    "declared": (lambda store: store.declare_limits({"mail": OTHER_RATE}), [OTHER_RATE]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_limit_that_is_changed_under_a_claim_stays_changed(
+    store: PostgresStore, thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The claim has read it, and writes down what it has spent of its rate."""
+    store.declare_limits({"mail": RATE})
+    changes, after = CHANGES[change]
+    enqueue(store, queue="mail")
+    asked: list[Future[Any]] = []
+    before = StoreConnection.run
+
+    def run(self: StoreConnection, text: Any, wanted: Any) -> Any:
+        if wanted.name == "running_of_queues" and not asked:
+            asked.append(thread.submit(changes, store))
+            wait(asked, timeout=0.2)  # what does not wait is through by then
+        return before(self, text, wanted)
+
+    monkeypatch.setattr(StoreConnection, "run", run)
+    assert len(claim(store)) == 1
+    asked[0].result(PATIENCE)
+    assert [one.state.limit for one in store.limits()] == after
 
 
 def test_keys_of_a_window_outlive_a_deletion(store: PostgresStore) -> None:

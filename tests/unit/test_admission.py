@@ -102,6 +102,19 @@ def test_a_changed_rate_goes_on_from_what_was_spent() -> None:
     assert asked(keyed(1, concurrency_key="s3"), constraints, limits={"s3": spent}).let == ()
 
 
+def test_those_that_wait_for_a_rate_are_looked_at_as_before_when_code_says_another() -> None:
+    waiting = LimitState(kind="key", name="s3", limit=Limit(rate="1/h", burst=2), check_at=NOW + MINUTE)
+    answer = asked(keyed(1, concurrency_key="s3"), {"sync": Constraint(Limit(rate="2/h", burst=2))}, limits={"s3": waiting})
+    assert (answer.let, answer.limits[0].limit.rate, answer.limits[0].check_at) == (("0",), "2/h", NOW + MINUTE)
+
+
+@pytest.mark.parametrize(("running", "let"), [(0, ("0", "1")), (1, ("1",)), (2, ("1",)), (3, ())])
+def test_types_that_share_a_key_are_counted_together_and_each_is_judged_by_its_own_limit(running: int, let: tuple[str, ...]) -> None:
+    constraints = {"sync": Constraint(Limit(concurrency=1)), "send": Constraint(Limit(concurrency=3))}
+    candidates = [candidate("0", concurrency_key="s3"), Candidate(id="1", type="send", fence=1, concurrency_key="s3")]
+    assert asked(candidates, constraints, running={"s3": running}).let == let
+
+
 def test_tokens_are_taken_for_those_that_begin_alone() -> None:
     constraints = {"sync": Constraint(Limit(rate="10/s", burst=4))}
     answer = asked(keyed(9, concurrency_key="s3"), constraints)

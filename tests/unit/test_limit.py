@@ -28,6 +28,7 @@ def state(limit: Limit, **fields: Any) -> LimitState:
         ({"rate": "often"}, "rate= is a rate such as"),
         ({"rate": "1/s", "burst": 0}, "burst= of a limit is a whole number from 1"),
         ({"concurrency": 1, "burst": 3}, "burst= of a limit goes with rate="),
+        ({"rate": "1/10d", "burst": 1_000_000}, "burst= of a limit is at most what its rate gives in 36500 days"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(given: dict[str, Any], why: str) -> None:

@@ -33,7 +33,27 @@ def test_a_rate_is_read_and_written(text: str, count: int, per: timedelta, writt
 
 
 @pytest.mark.parametrize(
-    "text", ["", "10", "/s", "0/s", "-1/s", "10/", "10/x", "10/0s", "1000001/d", "10/400d", "2000/1ms", "1.5/s", "1/s/s", "٣/s", 7, None]
+    "text",
+    [
+        "",
+        "10",
+        "/s",
+        "0/s",
+        "-1/s",
+        "10/",
+        "10/x",
+        "10/0s",
+        "1000001/d",
+        "10/400d",
+        "2000/1ms",
+        "1/0.5ms",
+        "3/1.5ms",
+        "1.5/s",
+        "1/s/s",
+        "٣/s",
+        7,
+        None,
+    ],
 )
 def test_what_is_no_rate_is_refused_with_what_one_looks_like(text: object) -> None:
     with pytest.raises(InvalidDefinition, match=r"rate= is a rate such as '10/s'"):

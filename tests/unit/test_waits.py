@@ -54,7 +54,7 @@ def test_a_breaker_is_opened_for_half_an_hour_unless_somebody_says_otherwise(app
     ("key", "pause", "error", "why"),
     [
         ("", "1h", InvalidDefinition, "a key is text of 1 to 255"),
-        ("s3", "0s", InvalidTime, "is opened for longer than nothing; reset closes it"),
+        ("s3", "0s", InvalidTime, "'0s' is too short: a breaker stays open for 1ms or longer"),
         ("s3", "soon", InvalidTime, "'soon' is not a duration"),
     ],
 )

@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -20,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from onward.breaker import Breaker
+from onward.breaker import Breaker, Failure
 from onward.clock import FakeClock
 from onward.context import JobContext
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
-from onward.errors import PermanentJobError
+from onward.errors import PermanentJobError, TransientJobError
 from onward.ids import new_id
 from onward.inspection import JobFilter
 from onward.limit import Limit
@@ -154,6 +155,45 @@ def test_only_failures_of_the_provider_open_a_breaker(store: MemoryStore, make_w
     work_off(worker)
     (known,) = store.breakers()
     assert (known.state.status, known.state.failures) == ("open", 5)
+
+
+ERRORS: dict[str, BaseException] = {
+    "transient": TransientJobError("away"),
+    "unknown": ValueError("who knows"),
+    "permanent": PermanentJobError("no such user"),
+    "none of these": SystemExit(3),
+}
+
+
+@pytest.mark.parametrize("counts", ["transient", "unknown", "permanent"])
+@pytest.mark.parametrize("kind", ERRORS)
+def test_what_counts_says_counts_and_nothing_else(store: MemoryStore, make_worker: Make, kind: str, counts: Failure) -> None:
+    """A handler that wants the program to end says nothing of its provider, whatever counts."""
+
+    def call() -> None:
+        raise ERRORS[kind]
+
+    job = define_job("call", call, retry=RetryPolicy(max_attempts=1), breaker=Breaker("s3", threshold=1, counts=(counts,)))
+    store.enqueue([job.new_job(None)])
+    work_off(make_worker(job))
+    assert [one.state.status for one in store.breakers()] == (["open"] if kind == counts else [])
+
+
+@pytest.mark.parametrize("counts", ["timeout", "transient"])
+def test_a_run_over_its_time_limit_counts_as_that(store: MemoryStore, make_worker: Make, counts: Failure) -> None:
+    """Whatever its handler raises as it is ended."""
+
+    async def call() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise TransientJobError("away") from None
+
+    policy = RetryPolicy(max_attempts=1)
+    job = define_job("call", call, retry=policy, timeout="50ms", breaker=Breaker("s3", threshold=1, counts=(counts,)))
+    store.enqueue([job.new_job(None)])
+    work_off(make_worker(job))
+    assert [one.state.status for one in store.breakers()] == (["open"] if counts == "timeout" else [])
 
 
 @pytest.mark.parametrize("first", ["due", "priority"])

@@ -100,16 +100,13 @@ def show(key: str, as_json: bool) -> None:
 
 
 def _pause(ctx: click.Context, parameter: click.Parameter, value: str) -> timedelta:
-    from onward.durations import parse_duration
+    from onward.breaker import parse_pause
     from onward.errors import InvalidTime
 
     try:
-        pause = parse_duration(value)
+        return parse_pause(value)
     except InvalidTime as error:
         raise usage_error(f"--pause: {error}") from None
-    if not pause:
-        raise usage_error("--pause is longer than nothing; 'onward breakers reset KEY' closes a breaker")
-    return pause
 
 
 @command.command("open")

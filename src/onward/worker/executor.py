@@ -187,7 +187,8 @@ class Executor:
         if self._is_over_limit(run):
             return "timeout"
         try:
-            return run.definition.retry.judge(ending) if isinstance(ending, BaseException) else None
+            # What is no Exception is no failure of a provider: the program wants to end, or a task was ended.
+            return run.definition.retry.judge(ending) if isinstance(ending, Exception) else None
         except BaseException:  # noqa: BLE001 - a policy's own test may raise anything
             return "unknown"
 

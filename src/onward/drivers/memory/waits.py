@@ -239,11 +239,12 @@ def _recheck_breaker(tables: Tables, key: str, now: datetime) -> int:
 
 
 def forget_idle(tables: Tables, before: datetime) -> None:
-    """Forget closed breakers that count nothing, and limits of keys that nobody waits for, if nobody has needed them since then."""
+    """Forget closed breakers that count nothing, and limits of keys that nobody waits for or runs under, if nobody has needed them since."""
+    needed = {job.concurrency_key for job in tables.jobs.values() if job.status is Status.IN_PROGRESS or job.blocked_by == "limit"}
     for key, breaker in list(tables.breakers.items()):
         if breaker.status == "closed" and not breaker.failures and breaker.retry_at is None and tables.changed["breaker", key] <= before:
             tables.remove_breaker(key)
     for (kind, name), limit in list(tables.limits.items()):
         is_idle = kind == "key" and not limit.is_by_hand and limit.check_at is None and (limit.spent_until or before) <= before
-        if is_idle and tables.changed[kind, name] <= before:
+        if is_idle and name not in needed and tables.changed[kind, name] <= before:
             tables.remove_limit(kind, name)

@@ -237,11 +237,18 @@ WITH old AS MATERIALIZED (
 DELETE FROM {prefix}breakers WHERE key = ANY (ARRAY(SELECT key FROM old));
 
 -- name: prune_limits
--- Those of keys that nobody waits for: the next job of the key brings what code says.
+-- Those of keys that nobody waits for and nobody runs under: the next job of the key brings what code says.
 WITH old AS MATERIALIZED (
-    SELECT kind, name FROM {prefix}limits
+    SELECT kind, name FROM {prefix}limits AS limits
     WHERE kind = 'key' AND NOT is_by_hand AND check_at IS NULL AND updated_at <= :before::text::timestamptz
         AND (spent_until IS NULL OR spent_until <= :before::text::timestamptz)
+        AND NOT EXISTS (
+            SELECT FROM {prefix}jobs
+            WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = 'limit' AND {behind} = limits.name
+        )
+        AND NOT EXISTS (
+            SELECT FROM {prefix}jobs WHERE concurrency_key IS NOT NULL AND status = 'in_progress' AND concurrency_key = limits.name
+        )
     LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {prefix}limits WHERE (kind, name) IN (SELECT kind, name FROM old);

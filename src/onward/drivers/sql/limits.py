@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from onward.actions import new_action
+from onward.admission import name_of_limit
 from onward.drivers.sql import actions
 from onward.drivers.sql.breakers import count_behind
 from onward.drivers.sql.rows import read_instant, write_instant
@@ -83,7 +84,7 @@ def known_limits(
 
 def set_by_hand(kind: LimitKind, name: str, limit: Limit, actor: str, now: datetime) -> Operation[LimitState]:
     """Set it; what was spent of an earlier rate stays spent."""
-    yield Statement("await_keys", {"names": as_json([f"limit:{name}"])})
+    yield Statement("await_keys", {"names": as_json([name_of_limit(kind, name)])})
     before = (yield from read_limits(kind, [name])).get(name)
     state = LimitState(kind=kind, name=name, limit=limit, is_by_hand=True)
     if before is not None:
@@ -97,7 +98,11 @@ def set_by_hand(kind: LimitKind, name: str, limit: Limit, actor: str, now: datet
 
 def declare(queues: Mapping[str, Limit], now: datetime) -> Operation[None]:
     """Store what code says of queues; what a person has set stays."""
-    before = yield from read_limits("queue", None)
+    if not queues:
+        return
+    # Who claims under a limit writes down what it has spent, and nothing of a limit that is changed meanwhile may come back by that.
+    yield Statement("await_keys", {"names": as_json(sorted(name_of_limit("queue", name) for name in queues))})
+    before = yield from read_limits("queue", queues)
     said = {name: limit for name, limit in queues.items() if name not in before or not before[name].is_by_hand}
     changed = []
     for name, limit in said.items():
@@ -110,7 +115,7 @@ def declare(queues: Mapping[str, Limit], now: datetime) -> Operation[None]:
 
 def clear(kind: LimitKind, name: str, actor: str, now: datetime) -> Operation[bool]:
     """Forget it. Those that wait for it are asked anew by the next sweep."""
-    yield Statement("await_keys", {"names": as_json([f"limit:{name}"])})
+    yield Statement("await_keys", {"names": as_json([name_of_limit(kind, name)])})
     was_there = bool((yield Statement("delete_limit", {"kind": kind, "name": name})))
     yield from actions.note(new_action("clear_limit", _named(kind, name), actor=actor), now, is_done=was_there)
     return was_there

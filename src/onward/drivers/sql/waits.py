@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, keys_of
+from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, keys_of, name_of_limit
 from onward.breaker import BreakerState, released
 from onward.drivers.sql.breakers import count_runs, read_breakers, write_breakers
 from onward.drivers.sql.limits import read_limits, write_limits
@@ -250,7 +250,7 @@ def rooms_of_queues(now: datetime) -> Operation[Rooms]:
     states = yield from read_limits("queue", None)
     if not states:
         return Rooms({}, {})
-    yield Statement("await_keys", {"names": as_json(sorted(f"queue:{name}" for name in states))})
+    yield Statement("await_keys", {"names": as_json(sorted(name_of_limit("queue", name) for name in states))})
     states = yield from read_limits("queue", states)
     changed = [state.now(now) for state in states.values() if state.now(now) != state]
     if changed:

@@ -214,10 +214,17 @@ DELETE FROM {prefix}breakers WHERE key IN (
 );
 
 -- name: prune_limits
--- Those of keys that nobody waits for: the next job of the key brings what code says.
+-- Those of keys that nobody waits for and nobody runs under: the next job of the key brings what code says.
 DELETE FROM {prefix}limits WHERE (kind, name) IN (
-    SELECT kind, name FROM {prefix}limits
+    SELECT kind, name FROM {prefix}limits AS limits
     WHERE kind = 'key' AND is_by_hand = 0 AND check_at IS NULL AND updated_at <= :before AND (spent_until IS NULL OR spent_until <= :before)
+        AND NOT EXISTS (
+            SELECT 1 FROM {prefix}jobs INDEXED BY {prefix}jobs_behind
+            WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = 'limit' AND {behind} = limits.name
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM {prefix}jobs WHERE concurrency_key IS NOT NULL AND status = 'in_progress' AND concurrency_key = limits.name
+        )
     LIMIT :limit
 );
 

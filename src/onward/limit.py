@@ -40,9 +40,8 @@ class Limit(Struct, frozen=True):
         bucket = self.bucket(None)
         if bucket is not None:
             if bucket.burst * bucket.rate.interval > LONGEST:
-                raise InvalidDefinition(
-                    f"burst= of a limit is at most what its rate gives in {LONGEST.days} days, and {shown(self.rate)} takes longer for {self.burst:,}"
-                )
+                most = f"what its rate gives in {LONGEST.days} days"
+                raise InvalidDefinition(f"burst= of a limit is at most {most}, and {shown(self.rate)} takes longer for {self.burst:,}")
         elif self.burst is not None:
             raise InvalidDefinition("burst= of a limit goes with rate=: how many may begin at once after a pause")
 

@@ -239,7 +239,7 @@ def _recheck_breaker(tables: Tables, key: str, now: datetime) -> int:
 
 
 def forget_idle(tables: Tables, before: datetime) -> None:
-    """Forget closed breakers that count nothing, and limits of keys that nobody waits for or runs under, if nobody has needed them since."""
+    """Forget closed breakers that count nothing, and limits of keys that nobody waits for or runs under, if nobody needed them since."""
     needed = {job.concurrency_key for job in tables.jobs.values() if job.status is Status.IN_PROGRESS or job.blocked_by == "limit"}
     for key, breaker in list(tables.breakers.items()):
         if breaker.status == "closed" and not breaker.failures and breaker.retry_at is None and tables.changed["breaker", key] <= before:

@@ -33,6 +33,7 @@ from onward.inspection import (
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.rollups import Rollup, Tally
+from onward.sight_verbs import SightVerbs
 from onward.status import Status
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 from onward.wait_verbs import WaitVerbs
@@ -190,7 +191,7 @@ class AsyncWithin(ABC):
     def settle(self, settlement: Settlement) -> Awaitable[None]: ...
 
 
-class Store(Driver, WaitVerbs):
+class Store(Driver, WaitVerbs, SightVerbs):
     """A backend that is a database: it can be read, edited and shared."""
 
     @abstractmethod
@@ -348,7 +349,8 @@ class Store(Driver, WaitVerbs):
         """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
 
         Keys of a window or for ever outlive the job. Also deletes keys whose window is over, makes one row of the workers' rollups of
-        minutes that are older than five, and deletes rollups and records of actions past their own retention.
+        minutes that are older than five, counts them into what has ever ended, and deletes rollups and records of actions past their own
+        retention.
         """
 
     @abstractmethod

@@ -6,6 +6,7 @@ unknown commit counts nothing twice. Readers sum.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import log
@@ -14,6 +15,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from onward.ids import new_id
+from onward.jobs import Job
 from onward.turn import Settlement
 
 GROWTH = 1.1
@@ -129,6 +131,16 @@ class Tally:
     def _value(self, cell: Cell) -> Rollup:
         minute, queue, type_, outcome = cell
         return self._confirmed.get(cell) or Rollup(minute=minute, queue=queue, type=type_, outcome=outcome, worker=self._worker)
+
+
+def of_jobs(outcome: str, jobs: Iterable[Job], now: datetime) -> list[Rollup]:
+    """What ended without a worker that tells of it, under a name that nobody else writes: ``lost`` claims, ``expired`` jobs."""
+    counts = Counter((job.queue, job.type) for job in jobs)
+    name = f"{outcome}:{new_id()}"
+    return [
+        Rollup(minute=minute_of(now), queue=queue, type=type_, outcome=outcome, worker=name, count=count)
+        for (queue, type_), count in sorted(counts.items())
+    ]
 
 
 def minute_of(moment: datetime) -> str:

@@ -20,9 +20,9 @@ from onward.drivers.memory.claim import Taken, claim
 from onward.drivers.memory.enqueue import enqueue_each
 from onward.drivers.memory.queues import list_queues
 from onward.drivers.memory.settle import holds, settle_all
+from onward.drivers.memory.sight import VerbsOfSight
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
-from onward.drivers.memory.verbs import VerbsOfWaits
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
@@ -35,7 +35,7 @@ from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, ch
 NOTHING_TAKEN = Taken((), (), None, 0, False)
 
 
-class MemoryStore(VerbsOfWaits):
+class MemoryStore(VerbsOfSight):
     """Jobs in this process's memory: every verb and every rule of the other stores, and gone when the process ends.
 
     ``busy_after`` is how long a verb waits for another thread's transaction before it raises ``StoreBusy``.
@@ -99,6 +99,7 @@ class MemoryStore(VerbsOfWaits):
             if tally is not None:
                 tables.write_rollups(tally.add(settled, now))
             taken = claim(tables, demand, now) if demand else NOTHING_TAKEN
+            tables.count_unsettled("expired", taken.expired, now)
         if tally is not None:
             tally.confirm()
         if settled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.waits import forget_idle, let_go, recheck
 from onward.inspection import IDLE_FOR, Retention
 from onward.jobs import LONGEST_LEASE, Job
+from onward.metrics import LOST
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Cell, Rollup, minute_of, summed
 from onward.status import Status
@@ -25,9 +26,11 @@ def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     lost = [job for job in tables.jobs.values() if is_lost(job, now, LONGEST_LEASE)]
     returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in _workable(tables, lost, now)]
     let_go(tables, returned, now)
+    _count_lost(tables, returned, now)
     too_late = [job for job in tables.jobs.values() if job.status.is_claimable and job.expires_at is not None and job.expires_at <= now]
     expired = tuple(expire(tables, job, now) for job in too_late)
     let_go(tables, expired, now)
+    tables.count_unsettled("expired", expired, now)
     blocked = [job for job in tables.jobs.values() if job.blocked_by == "type" and job.type in types]
     for job in blocked:
         tables.put_job(replace(job, blocked_by=None, updated_at=now))
@@ -42,7 +45,13 @@ def recover(tables: Tables, lease_owner: str, started: Collection[str], now: dat
     workable = _workable(tables, claimed, now)
     returned = [take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in workable]
     let_go(tables, returned, now)
+    _count_lost(tables, [job for job in returned if job.id in started], now)
     return _swept(returned)
+
+
+def _count_lost(tables: Tables, lost: Sequence[Job], now: datetime) -> None:
+    tables.count_unsettled(LOST, lost, now)
+    tables.count_unsettled("dead_lettered", [job for job in lost if job.status is Status.DEAD_LETTER], now)
 
 
 def _workable(tables: Tables, jobs: Iterable[Job], now: datetime) -> Iterator[Job]:
@@ -85,8 +94,9 @@ def _merge_rollups(tables: Tables, now: datetime, kept_for: timedelta | None) ->
                 tables.remove_rollup(one)
             (merged,) = summed(crowd)
             tables.put_rollup(merged)
+    tables.count_totals(before)
     for one in list(tables.rollups.values()):
-        if kept_for is not None and one.minute < minute_of(now - kept_for):
+        if kept_for is not None and one.minute < minute_of(now - max(kept_for, MERGED_AFTER)):
             tables.remove_rollup(one)
 
 

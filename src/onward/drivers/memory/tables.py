@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -14,8 +14,9 @@ from onward.alerts import Alert
 from onward.breaker import BreakerState
 from onward.jobs import Attempt, Job, Scope
 from onward.limit import LimitKind, LimitState
+from onward.metrics import Total, add_rollups
 from onward.periodic import PeriodicJob
-from onward.rollups import Rollup, Written
+from onward.rollups import Rollup, Written, of_jobs
 
 KeyName = tuple[str, str, str]
 """Under what a key is unique: (owner, type, key)."""
@@ -50,6 +51,10 @@ class Tables:
         self.history: dict[str, tuple[Attempt, ...]] = {}
         self.rollups: dict[tuple[str, ...], Rollup] = {}
         """By minute, queue, type, outcome and worker."""
+        self.totals: dict[tuple[str, str, str], Total] = {}
+        """What was counted of rollups, by queue, type and outcome."""
+        self.counted_until = ""
+        """From which minute on rollups are not counted yet."""
         self.paused: dict[str, datetime] = {}
         """Since when each queue is paused that is."""
         self.periodic: dict[str, PeriodicJob] = {}
@@ -70,6 +75,7 @@ class Tables:
         other.blocked, other.paused, other.periodic = self.blocked.copy(), self.paused.copy(), self.periodic.copy()
         other.actions, other.behind, other.breakers = self.actions.copy(), self.behind.copy(), self.breakers.copy()
         other.limits, other.alerts, other.changed = self.limits.copy(), self.alerts.copy(), self.changed.copy()
+        other.totals, other.counted_until = self.totals.copy(), self.counted_until
         other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
 
@@ -111,6 +117,20 @@ class Tables:
         for one in written.corrected:
             if (*one.cell, one.worker) in self.rollups:
                 self.put_rollup(one)
+
+    def count_unsettled(self, outcome: str, jobs: Sequence[Job], now: datetime) -> None:
+        """Count what ended without a worker that tells of it: claims that were lost, jobs that expired."""
+        self.write_rollups(Written(tuple(of_jobs(outcome, jobs, now))))
+
+    def uncounted(self) -> list[Rollup]:
+        """The rollups that are not counted into ``totals`` yet."""
+        return [one for one in self.rollups.values() if one.minute >= self.counted_until]
+
+    def count_totals(self, before: str) -> None:
+        """Count rollups of minutes that nobody writes any more."""
+        grown = add_rollups(self.totals.values(), (one for one in self.uncounted() if one.minute < before))
+        self.totals = {(one.queue, one.type, one.outcome): one for one in grown}
+        self.counted_until = max(self.counted_until, before)
 
     def put_rollup(self, rollup: Rollup) -> None:
         self._put(self.rollups, (*rollup.cell, rollup.worker), rollup)

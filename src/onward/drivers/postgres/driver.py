@@ -32,6 +32,7 @@ from onward.drivers.postgres.within import BRIDGES, Joined
 from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.found import Found
 from onward.drivers.sql.joined import AsyncJoinedWithin
+from onward.drivers.sql.metrics import count_totals
 from onward.drivers.sql.recheck import Cursors, recheck
 from onward.drivers.sql.statements import Statement, as_json
 from onward.drivers.sql.turn import turn
@@ -288,8 +289,10 @@ class PostgresStore(VerbsForPeople):
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:
             return 0
-        while self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True):
+        while self._database.write(count_totals, is_spare=True):
             pass  # in transactions of their own, so that none is long
+        while self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True):
+            pass
         return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
 
     def examine(self) -> list[Finding]:

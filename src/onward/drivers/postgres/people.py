@@ -13,8 +13,8 @@ from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.sql import actions, people, periodic, queues
 from onward.drivers.sql.act import act
+from onward.drivers.sql.sight import VerbsOfSight
 from onward.drivers.sql.statements import Operation, Statement
-from onward.drivers.sql.verbs import VerbsOfWaits
 from onward.errors import StoreBusy
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, JobFilter, Question, Queue, together
 from onward.jobs import Attempt, Job
@@ -24,7 +24,7 @@ from onward.status import Status
 T = TypeVar("T")
 
 
-class VerbsForPeople(VerbsOfWaits):
+class VerbsForPeople(VerbsOfSight):
     """The part of the store that no worker calls."""
 
     _database: Database

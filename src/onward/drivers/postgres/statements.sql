@@ -751,6 +751,10 @@ OR EXISTS (
 ) OR EXISTS (
     SELECT FROM {prefix}rollups
     WHERE minute < to_char(({moment} - :rollups_age::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
+) OR EXISTS (
+    SELECT FROM {prefix}rollups
+    WHERE minute >= coalesce((SELECT since FROM {prefix}totals WHERE queue = '' AND type = '' AND outcome = ''), '')
+        AND minute < to_char(({moment} - :merged_after::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
 ) OR EXISTS (SELECT FROM {prefix}actions WHERE began_at <= {moment} - :actions_age::double precision * interval '1 second')
 OR EXISTS (
     SELECT FROM {prefix}breakers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +10,8 @@ import msgspec
 
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.ids import new_id
-from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Histogram, Rollup, Written, minute_of, summed
+from onward.jobs import Job
+from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Histogram, Rollup, Written, minute_of, of_jobs, summed
 
 
 class _Histograms(msgspec.Struct):
@@ -30,9 +31,15 @@ def write_rollups(written: Written) -> Operation[None]:
         yield Statement("correct_rollups", {"rows": as_json([_row(one) for one in written.corrected])})
 
 
+def count_unsettled(outcome: str, jobs: Sequence[Job], now: datetime) -> Operation[None]:
+    """Count what ended without a worker that tells of it: claims that were lost, jobs that expired."""
+    if jobs:
+        yield from write_rollups(Written(tuple(of_jobs(outcome, jobs, now))))
+
+
 def rollups(since: datetime) -> Operation[list[Rollup]]:
     """What ended since that minute."""
-    return _read((yield Statement("rollups", {"since": minute_of(since)})))
+    return read_rollups((yield Statement("rollups", {"since": minute_of(since)})))
 
 
 def merge_rollups(now: datetime, kept_for: timedelta | None, limit: int) -> Operation[bool]:
@@ -47,30 +54,41 @@ def merge_rollups(now: datetime, kept_for: timedelta | None, limit: int) -> Oper
         names = [list(row[:5]) for row in rows]
         yield Statement("delete_rollups", {"rows": as_json(names)})
         # A name of its own: another pruner may merge other rows of the same minute at the same time.
-        merged = summed(_read(rows))
+        merged = summed(read_rollups(rows))
         for one in merged:
             one.worker = new_id()
         yield Statement("write_rollups", {"rows": as_json([_row(one) for one in merged])})
         is_full = len(merged) >= limit
     if kept_for is not None:
-        pruned = yield Statement("prune_rollups", {"before": minute_of(now - kept_for), "limit": limit})
+        before = minute_of(now - max(kept_for, MERGED_AFTER))  # younger ones are not counted into what has ever ended
+        pruned = yield Statement("prune_rollups", {"before": before, "limit": limit})
         is_full = is_full or len(pruned) >= limit
     return is_full
 
 
 def _row(rollup: Rollup) -> list[Any]:
-    histogram = _encode(_Histograms(rollup.waited, rollup.ran)).decode()
-    return [rollup.minute, rollup.queue, rollup.type, rollup.outcome, rollup.worker, rollup.count, histogram]
+    times = write_histograms(rollup.waited, rollup.ran)
+    return [rollup.minute, rollup.queue, rollup.type, rollup.outcome, rollup.worker, rollup.count, times]
 
 
-def _read(rows: Iterable[Row]) -> list[Rollup]:
+def read_rollups(rows: Iterable[Row]) -> list[Rollup]:
+    """Make rollups of rows."""
     found = []
     for minute, queue, type_, outcome, worker, count, histogram in rows:
-        try:
-            times = _decode(histogram)
-        except (msgspec.MsgspecError, TypeError):  # written by hand
-            times = _Histograms()
-        found.append(
-            Rollup(minute=minute, queue=queue, type=type_, outcome=outcome, worker=worker, count=count, waited=times.waited, ran=times.ran)
-        )
+        waited, ran = read_histograms(histogram)
+        found.append(Rollup(minute=minute, queue=queue, type=type_, outcome=outcome, worker=worker, count=count, waited=waited, ran=ran))
     return found
+
+
+def read_histograms(text: Any) -> tuple[Histogram, Histogram]:
+    """How long runs waited, and how long they took, as ``write_histograms`` wrote it. Nothing of what was written by hand."""
+    try:
+        times = _decode(text)
+    except (msgspec.MsgspecError, TypeError):
+        return {}, {}
+    return times.waited, times.ran
+
+
+def write_histograms(waited: Histogram, ran: Histogram) -> str:
+    """Both as JSON text."""
+    return _encode(_Histograms(waited, ran)).decode()

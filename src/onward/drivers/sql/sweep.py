@@ -9,12 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.drivers.sql.expire import expire
+from onward.drivers.sql.rollups import count_unsettled
 from onward.drivers.sql.rows import read_jobs, read_workable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.settle import write_attempt, write_ending
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.drivers.sql.waits import let_go, shared_by
 from onward.jobs import LONGEST_LEASE, Job
+from onward.metrics import LOST
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED, Ending, Released, end_lost, end_settled, storable
 from onward.status import Status
 from onward.turn import Extended, Extension, Swept
@@ -56,6 +58,8 @@ def sweep(now: datetime, ripe: Callable[[list[Row]], list[Row]] | None = None) -
     chosen = rows if ripe is None else ripe(rows)
     swept = yield from _end(chosen, now, LEASE_RAN_OUT)
     yield from _let_go(swept, now)
+    yield from count_unsettled(LOST, _all_of(swept), now)
+    yield from count_unsettled("dead_lettered", swept.dead_lettered, now)
     due = yield Statement("past_expiry", {"now": write_instant(now), "limit": EXPIRED_PER_SWEEP})
     expired = (yield from expire([row[0] for row in due], write_instant(now))) if due else []
     too_late = {job.id for job in expired}
@@ -72,6 +76,8 @@ def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operat
     requeued, cancelled = lost.requeued + released.requeued, lost.cancelled + released.cancelled
     swept = replace(lost, requeued=_in_order(requeued), cancelled=_in_order(cancelled))
     yield from _let_go(swept, now)
+    yield from count_unsettled(LOST, _all_of(lost), now)
+    yield from count_unsettled("dead_lettered", lost.dead_lettered, now)
     return swept
 
 
@@ -104,8 +110,11 @@ def _end(rows: list[Row], now: datetime, why: str | None) -> Operation[Swept]:
 
 
 def _let_go(swept: Swept, now: datetime) -> Operation[None]:
-    jobs = swept.requeued + swept.dead_lettered + swept.cancelled
-    yield from let_go((shared_by(job, ended=job.status.is_final) for job in jobs), now)
+    yield from let_go((shared_by(job, ended=job.status.is_final) for job in _all_of(swept)), now)
+
+
+def _all_of(swept: Swept) -> tuple[Job, ...]:
+    return swept.requeued + swept.dead_lettered + swept.cancelled
 
 
 def _in_order(jobs: tuple[Job, ...]) -> tuple[Job, ...]:

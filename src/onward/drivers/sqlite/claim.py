@@ -48,7 +48,7 @@ def claim(demand: Demand, now: datetime) -> Operation[Found]:
 def _claim_due(found: Found, demand: Demand, now: datetime) -> Operation[None]:
     now_text = write_instant(now)
     # What is no text was written by hand, and the sweep sets it aside: as JSON it would be taken for the name of another queue.
-    queues = list(demand.queues) or [row[0] for row in (yield Statement("queues")) if isinstance(row[0], str)]
+    queues = list(demand.queues) or [row[0] for row in (yield Statement("waiting_queues")) if isinstance(row[0], str)]
     rooms = yield from rooms_of_queues(now)
     if not queues:
         found.look_again(rooms.next_token(now), now)

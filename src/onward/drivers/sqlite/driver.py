@@ -21,11 +21,12 @@ from onward.drivers.borrowed import find_bridge
 from onward.drivers.sql import actions, people, periodic, queues, rollups, sweep
 from onward.drivers.sql.act import act
 from onward.drivers.sql.enqueue import enqueue, is_plain
+from onward.drivers.sql.metrics import count_totals
 from onward.drivers.sql.recheck import Cursors, recheck
 from onward.drivers.sql.rows import write_instant, write_new_job
+from onward.drivers.sql.sight import VerbsOfSight
 from onward.drivers.sql.statements import Operation, load_statements, run
 from onward.drivers.sql.turn import turn
-from onward.drivers.sql.verbs import VerbsOfWaits
 from onward.drivers.sqlite.claim import claim
 from onward.drivers.sqlite.columns import column_lists
 from onward.drivers.sqlite.connection import close_quietly, connect
@@ -52,11 +53,11 @@ from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
-FILES = ("statements.sql", "periodic.sql", "waits.sql")
+FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql")
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 
 
-class SQLiteStore(VerbsOfWaits):
+class SQLiteStore(VerbsOfSight):
     """Jobs in the SQLite file at ``path``, which may be the application's own; it becomes WAL.
 
     ``timeout`` is how long a write waits for other writers. ``relaxed`` is explained in ``onward.drivers.durability``. ``strict`` refuses
@@ -335,8 +336,10 @@ class SQLiteStore(VerbsOfWaits):
         return self._read(lambda: rollups.rollups(since))
 
     def prune(self, retention: Retention, *, limit: int = 1000) -> int:
-        while self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit)):
+        while self._write(lambda: count_totals(self.clock.now())):
             pass  # other writers get between them
+        while self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit)):
+            pass
         return self._write(lambda: people.prune(retention, limit, self.clock.now()))
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

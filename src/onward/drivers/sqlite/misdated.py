@@ -13,7 +13,7 @@ MISDATED_PER_LANE = 100
 
 def set_aside_misdated(now: datetime) -> Operation[None]:
     """Dead-letter waiting rows that could never be due, or never be asked for."""
-    found = [row[0] for row in (yield Statement("queues"))]
+    found = [row[0] for row in (yield Statement("waiting_queues"))]
     queues = [queue for queue in found if isinstance(queue, str)]
     for queue in found:
         if isinstance(queue, bytes):

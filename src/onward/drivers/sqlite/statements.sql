@@ -216,7 +216,7 @@ FROM (
 WHERE {prefix}rollups.minute = right.minute AND {prefix}rollups.queue = right.queue AND {prefix}rollups.type = right.type
     AND {prefix}rollups.outcome = right.outcome AND {prefix}rollups.worker = right.worker;
 
--- name: queues
+-- name: waiting_queues
 -- Every queue that has something waiting: a skip scan, one seek a queue, however many rows there are.
 WITH RECURSIVE lane (queue) AS (
     SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL

@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions arrows asked blocked breakers cancel claim damage edges ending enqueue "
-    "inspect lease limits many many_keys neighbours paused periodic prune retried_key rollups serial sweep transaction unique written"
+    "actions arrows asked blocked breakers cancel claim damage edges ending enqueue inspect "
+    "lease limits many many_keys metrics neighbours paused periodic prune retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -51,6 +51,7 @@ from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyL
 from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestLimitOfAQueue, TestRateOfAKey  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
+from onward.testing.conformance.metrics import TestBacklog, TestTotals  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.paused import TestPause, TestQueues  # noqa: E402
 from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  # noqa: E402
@@ -71,6 +72,7 @@ __all__ = [
     "TestArrows",
     "TestArrowsOfAPerson",
     "TestAskedToCancel",
+    "TestBacklog",
     "TestBadRows",
     "TestBreakerByHand",
     "TestBreakerOpens",
@@ -126,6 +128,7 @@ __all__ = [
     "TestSetAside",
     "TestSweep",
     "TestTooLate",
+    "TestTotals",
     "TestTransaction",
     "TestTransactionOpen",
     "TestTransactionTooLong",

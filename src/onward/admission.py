@@ -16,6 +16,9 @@ from onward.breaker import BreakerState, ask
 from onward.jobs import BlockedBy
 from onward.limit import Limit, LimitKind, LimitState
 
+REASONS: tuple[BlockedBy, ...] = ("breaker", "limit", "serial")
+"""Why a job waits for others."""
+
 
 class Candidate(Struct, frozen=True, kw_only=True):
     """A due row, one without keys included: it is let whenever there is room."""
@@ -36,6 +39,9 @@ class Constraint(Struct, frozen=True):
     """Of their concurrency key, unless a person has set another."""
     stops_at_dead_letter: bool = False
     """Jobs wait behind a dead-lettered one of the same serial key."""
+
+
+UNCONSTRAINED = Constraint()
 
 
 class SerialLine(Struct, frozen=True):
@@ -165,7 +171,7 @@ class _Admission:
             stored = found.now(self._now)
         constraint = self._constraints.get(one.type)
         said = None if constraint is None else constraint.limit
-        if stored is not None and (stored.is_by_hand or said is None or said == stored.limit):
+        if stored is not None and (stored.is_by_hand or said == stored.limit):
             return stored
         if said is None:
             return None
@@ -189,6 +195,14 @@ class _Admission:
         state = self._limits[key].taken(begun, self._now)
         running = self._standing.running.get(key, 0) + begun
         return replace(state, check_at=state.next_check(running, self._now)) if key in self._over_limit else state
+
+
+def as_said(stored: LimitState, key: str, said: Mapping[str, Limit | None]) -> LimitState | None:
+    """A stored limit as the code says it by now, where it says anything of the key. None where it says that there is none any more."""
+    if stored.is_by_hand or key not in said:
+        return stored
+    limit = said[key]
+    return None if limit is None else replace(stored, limit=limit)
 
 
 def keys_of(one: Candidate) -> list[str]:

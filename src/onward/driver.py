@@ -10,7 +10,7 @@ says so. A backend raises only errors of ``onward.errors``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from onward.actions import Action, NewAction
+from onward.admission import Constraint
 from onward.clock import Clock
 from onward.inspection import (
     STUCK_AFTER,
@@ -317,9 +318,11 @@ class Store(Driver, WaitVerbs, SightVerbs):
         """Read the record, newest id first; ``before`` is the last id of the page before."""
 
     @abstractmethod
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
         """Give back, or dead-letter, claims whose lease ran out; cancel what expired; clear ``blocked_by = 'type'`` of ``types``, and of
-        jobs that wait for others and have nobody to wait for.
+        jobs that wait for others and have nobody to wait for. ``constraints`` is what code says of ``types`` by now.
 
         One guarded statement each, so any number of workers may sweep at once. A lease further ahead than the longest allowed
         (a day) counts as run out: the clock went back.

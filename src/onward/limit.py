@@ -16,6 +16,10 @@ from onward.spelling import shown
 LimitKind: TypeAlias = Literal["queue", "key"]
 """What a limit is on: all jobs of a queue, or those that share a ``concurrency_key``."""
 MOST = 1_000_000
+LET_AT_ONCE = 1000
+"""Waiting jobs of one key that may ask again at once."""
+LET_WITHOUT_LIMIT = 100
+"""Those of a key that nobody knows a limit of: if code says one after all, the first that asks brings it, and the others wait again."""
 CHECK_EVERY = timedelta(milliseconds=50)
 """Tokens of a quick rate are handed on together, at most so often."""
 

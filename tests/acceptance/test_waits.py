@@ -90,14 +90,22 @@ def _tries(site: Site, key: str) -> list[object]:
 def test_no_more_run_at_once_than_a_limit_says_whoever_is_killed(site: Site) -> None:
     """By what the handlers say; no place is lost, and nobody is left waiting."""
     count = KEYS * JOBS_OF_KEY
-    site.app.enqueue_many([JOBS["limited"].new_job(Item(f"k{number % KEYS}", number // KEYS)) for number in range(count)])
+    site.say("held.held")
+    site.app.enqueue_many([JOBS["limited"].new_job(Item("held", number)) for number in range(AT_ONCE + 1)])
     with site.workers(4, 4) as worker:
+        site.wait_for(lambda: len(site.lines("start")) == AT_ONCE, "as many began as may run at once")
+        site.app.enqueue_many([JOBS["plain"].new_job(number) for number in range(MARKERS)])
+        site.wait_for(lambda: site.live("plain") == 0, "all processes went on with other work")
+        assert len(site.lines("start")) == AT_ONCE
+        site.unsay("held.held")
+        site.wait_for(lambda: site.live() == 0, "those ended")
+        site.app.enqueue_many([JOBS["limited"].new_job(Item(f"k{number % KEYS}", number // KEYS)) for number in range(count)])
         site.kill_now_and_then(random.Random(7), KILLS, count)
         site.wait_for(lambda: site.live() == 0, "nothing was left")
         assert worker.stop() == 0
     most = most_at_once(site)
-    assert len(most) == KEYS
-    assert max(most.values()) == AT_ONCE, most
+    assert len(most) == KEYS + 1
+    assert max(most.values()) == most["held"] == AT_ONCE, most
     assert {job.status for job in site.app.store.find(JobFilter(), limit=2 * count)} == {Status.COMPLETED}
     assert {(one.running, one.waiting) for one in site.app.limits.list()} == {(0, 0)}
     print(f"{count} jobs of {KEYS} keys, {KILLS} kills: at most {max(most.values())} at once")
@@ -153,7 +161,7 @@ def test_an_open_transaction_of_a_caller_stops_no_worker(tmp_path: Path, postgre
         mine = [site.app.enqueue(JOBS[name], asked, within=connection) for name, asked in kinds]
         site.app.enqueue_many([JOBS[name].new_job(asked) for name, asked in kinds for _ in range(MARKERS)])
         site.wait_for(lambda: len({one.job for one in site.lines("end")}) == len(kinds) * MARKERS, "all that was committed was run")
-        assert site.live() == 0
+        site.wait_for(lambda: site.live() == 0, "their ends were stored")
     with site.workers(2, 4) as worker:
         site.wait_for(lambda: all(one.refresh().status is Status.COMPLETED for one in mine), "what was committed last was run")
         assert worker.stop() == 0

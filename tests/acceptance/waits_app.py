@@ -68,7 +68,10 @@ def call(asked: Call, context: JobContext) -> None:
 
 
 def limited(item: Item, context: JobContext) -> None:
+    """Those of a key that is held wait until it is let go."""
     with _noted(item.key, item.number, context):
+        while (_home() / f"{item.key}.held").exists():
+            time.sleep(0.01)
         time.sleep(0.01 + 0.01 * (item.number % 4))
 
 

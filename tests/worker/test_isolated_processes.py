@@ -31,7 +31,7 @@ from tests.worker.isolated_app import JOBS, make_app
 from tests.worker.process_app import Work
 
 NAME = "tests.worker.isolated_app:app"
-PATIENCE = 40.0
+PATIENCE = 120.0
 
 
 class Site:

@@ -79,7 +79,9 @@ def _rounds(
     constraints = app.definitions.constraints()
     demand = Demand(lease_owner=LEASE_OWNER, slots=1, types=types, queues=queues, constraints=constraints, unblocks=True)
     left = None if ahead is None else parse_duration(ahead)
-    swept = app.store.sweep(types)
+    if app.queue_limits:
+        app.store.declare_limits(app.queue_limits)
+    swept = app.store.sweep(types, constraints=constraints)
     reports.swept(swept)
     drained.expired.extend(job.id for job in swept.expired)
     ended: tuple[Settlement, ...] = ()

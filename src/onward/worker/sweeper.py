@@ -49,7 +49,7 @@ class Sweeper:
     def tick(self) -> float:
         if not self._pulse.allows_sweep():
             return Idle(min(self._pulse.interval, self._interval))
-        swept = self._store.sweep(self._definitions.leases(), patience=PATIENCE)
+        swept = self._store.sweep(self._definitions.leases(), constraints=self._definitions.constraints(), patience=PATIENCE)
         for job in swept.requeued:
             logger.warning("job %s of type %s was taken back from a worker that is gone", job.id, job.type)
         for job in swept.dead_lettered:

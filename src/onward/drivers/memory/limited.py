@@ -11,7 +11,7 @@ from onward.alerts import breaker_cause
 from onward.breaker import BreakerState, closed, opened_by_hand
 from onward.drivers.memory import actions
 from onward.drivers.memory.tables import Tables
-from onward.drivers.memory.waits import open_alert, put_breaker, running_of_keys, running_of_queue, waiting_for
+from onward.drivers.memory.waits import let_under_limits, open_alert, put_breaker, running_of_keys, running_of_queue, waiting_for
 from onward.inspection import MOST_COUNTED, JobFilter, KnownBreaker, KnownLimit
 from onward.limit import Limit, LimitKind, LimitState
 
@@ -78,8 +78,10 @@ def declare_limits(tables: Tables, queues: Mapping[str, Limit], now: datetime) -
 
 
 def clear_limit(tables: Tables, kind: LimitKind, name: str, actor: str, now: datetime) -> bool:
-    """Forget it."""
+    """Forget it, and let those ask again that wait for it."""
     was_there = tables.remove_limit(kind, name)
+    if was_there and kind == "key":
+        let_under_limits(tables, [name], now)
     actions.note(tables, "clear_limit", _named(kind, name), actor, now, is_done=was_there)
     return was_there
 

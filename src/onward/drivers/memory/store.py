@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from queue import Empty, SimpleQueue
@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.actions import Action, NewAction
+from onward.admission import Constraint
 from onward.clock import Clock, SystemClock
 from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.memory import actions, people, periodic, questions, sweep
@@ -332,9 +333,11 @@ class MemoryStore(VerbsOfSight):
             found = [one for one in tables.actions.values() if before is None or one.id < before]
         return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
 
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
         with self._writing() as tables:
-            swept = sweep.sweep(tables, frozenset(types), self.clock.now())
+            swept = sweep.sweep(tables, frozenset(types), self.clock.now(), constraints or {})
         self.wake()
         return swept
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from onward.admission import Constraint
 from onward.drivers.memory import actions
 from onward.drivers.memory.settle import expire, give_back, is_lost, set_aside, take_back, why_not_workable
 from onward.drivers.memory.tables import Tables
@@ -21,7 +22,7 @@ from onward.status import Status
 from onward.turn import Swept
 
 
-def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
+def sweep(tables: Tables, types: Collection[str], now: datetime, constraints: Mapping[str, Constraint]) -> Swept:
     """Take back what lost its lease, end what expired, and let jobs of ``types`` run again."""
     lost = [job for job in tables.jobs.values() if is_lost(job, now, LONGEST_LEASE)]
     returned = [take_back(tables, job, LEASE_RAN_OUT, now) for job in _workable(tables, lost, now)]
@@ -35,7 +36,7 @@ def sweep(tables: Tables, types: Collection[str], now: datetime) -> Swept:
     for job in blocked:
         tables.put_job(replace(job, blocked_by=None, updated_at=now))
     too_late_after_all = {job.id for job in expired}
-    unblocked = len(blocked) + recheck(tables, now)
+    unblocked = len(blocked) + recheck(tables, now, types, constraints)
     return _swept([job for job in returned if job.id not in too_late_after_all], expired=expired, unblocked=unblocked)
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from onward.admission import Admitted, Candidate, SerialLine, Standing, admit
+from onward.admission import REASONS, UNCONSTRAINED, Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said
 from onward.alerts import Alert, breaker_cause, breaker_opened
 from onward.breaker import BreakerState, after_run, may_try, released
 from onward.drivers.memory.tables import Tables
 from onward.jobs import BlockedBy, Job
+from onward.limit import LET_AT_ONCE, LET_WITHOUT_LIMIT, Limit
 from onward.status import Status
 from onward.turn import Demand, Settlement
-
-LET_AT_ONCE = 1000
-REASONS: tuple[BlockedBy, ...] = ("breaker", "limit", "serial")
 
 
 def shares(job: Job) -> bool:
@@ -141,21 +139,22 @@ def waiting_for(tables: Tables, reason: BlockedBy, key: str) -> int:
     return sum(1 for job in _behind(tables, reason) if _key(job, reason) == key)
 
 
-def let_under_limits(tables: Tables, keys: Collection[str | None], now: datetime) -> int:
-    """Let as many of each key ask again as there is room for; one of a key that nobody knows a limit of."""
+def let_under_limits(tables: Tables, keys: Collection[str | None], now: datetime, said: Mapping[str, Limit | None] | None = None) -> int:
+    """Let as many of each key ask again as there is room for. ``said`` is what code says by now of some of them: another limit, or none."""
     running, count = running_of_keys(tables), 0
     for key in keys:
         if key is None:
             continue
         stored = tables.limits.get(("key", key))
-        if stored is None:
-            count += let(tables, "limit", key, 1, now)
+        state = None if stored is None else as_said(stored, key, said or {})
+        if stored is None or state is None:
+            count += let(tables, "limit", key, LET_WITHOUT_LIMIT, now)
             continue
-        state = stored.now(now)
+        state = state.now(now)
         room = min(state.room(running.get(key, 0), now), LET_AT_ONCE)
         found = let(tables, "limit", key, room, now)
         count += found
-        if room == 1 and stored.check_at is None:
+        if room == 1 and stored.check_at is None and state.limit == stored.limit:
             continue
         is_checked = found == room and (state.check_at is not None or not room)
         state = replace(state, check_at=state.next_check(running.get(key, 0), now) if is_checked else None)
@@ -214,13 +213,15 @@ def open_alert(tables: Tables, cause: str) -> Alert | None:
     return next((one for one in tables.alerts.values() if one.cause == cause and one.resolved_at is None), None)
 
 
-def recheck(tables: Tables, now: datetime) -> int:
-    """Let those ask again who wait for nothing any more."""
+def recheck(tables: Tables, now: datetime, types: Collection[str], constraints: Mapping[str, Constraint]) -> int:
+    """Let those ask again who wait for nothing any more. ``constraints`` is what code says of ``types``."""
     count = 0
     for reason in REASONS:
         keys = {key for job in _behind(tables, reason) if (key := _key(job, reason)) is not None}
         if reason == "limit":
-            count += let_under_limits(tables, keys, now)
+            first = {key: min((job for job in _behind(tables, reason) if job.concurrency_key == key), key=_place) for key in keys}
+            said = {key: constraints.get(job.type, UNCONSTRAINED).limit for key, job in first.items() if job.type in types}
+            count += let_under_limits(tables, keys, now, said)
         elif reason == "serial":
             held = {one.serial_key for one in tables.jobs.values() if one.fence > 0 and one.status.is_live}
             count += let_first(tables, "serial", keys - held, now)

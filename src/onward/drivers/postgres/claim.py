@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from onward.drivers.postgres.lanes import Lanes
 from onward.drivers.sql.expire import expire
 from onward.drivers.sql.found import Found
+from onward.drivers.sql.rooms import Rooms, rooms_of_queues, spend
 from onward.drivers.sql.rows import UnreadableRow, read_instant, read_workable_objects, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.drivers.sql.turn import unblock_first
-from onward.drivers.sql.waits import Rooms, admit_rows, let_ripe, next_ripe, rooms_of_queues, spend
+from onward.drivers.sql.waits import admit_rows, let_ripe, next_ripe
 from onward.turn import BLOCKED_PER_TURN, Claim, Demand
 
 MOST_TIDIED = BLOCKED_PER_TURN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onward.admission import Constraint
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.borrowed import find_bridge
@@ -252,7 +253,9 @@ class PostgresStore(VerbsForPeople):
     def cancel_requested(self, lease_owner: str) -> frozenset[str]:
         return self._database.read(lambda: people.cancel_requested(lease_owner), is_spare=True)
 
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
         """Looks first: most sweeps have nothing to do, and one statement that only reads says so."""
         looked = Statement("overdue", {"now": self._database.now_text(), "types": as_json(sorted(types))})
         ran_out, expired, blocked, waits = self._database.look(looked)[0]
@@ -265,7 +268,7 @@ class PostgresStore(VerbsForPeople):
             unblocked += batch
             blocked = batch >= sweep.UNBLOCKED_AT_ONCE
         if waits:
-            unblocked += self._database.write(lambda now: recheck(self._rechecked, now), is_spare=True)
+            unblocked += self._database.write(lambda now: recheck(self._rechecked, now, types, constraints), is_spare=True)
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

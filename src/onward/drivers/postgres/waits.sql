@@ -185,6 +185,14 @@ WITH first AS MATERIALIZED (
 UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM first))
 RETURNING job.id, {tell} AS told;
 
+-- name: first_types
+-- The type of the first that waits for each of these keys.
+SELECT asked.key, (
+    SELECT type FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason::text AND {behind} = asked.key
+    ORDER BY priority DESC, scheduled_at, id LIMIT 1
+) FROM json_array_elements_text(:keys::text::json) AS asked (key);
+
 -- name: ripe
 -- The breakers and the keys with a limit whose waiting jobs may go on at some moment, the earliest first.
 SELECT kind, name, {at_text} FROM (

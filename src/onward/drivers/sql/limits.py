@@ -114,7 +114,7 @@ def declare(queues: Mapping[str, Limit], now: datetime) -> Operation[None]:
 
 
 def clear(kind: LimitKind, name: str, actor: str, now: datetime) -> Operation[bool]:
-    """Forget it. Those that wait for it are asked anew by the next sweep."""
+    """Forget it."""
     yield Statement("await_keys", {"names": as_json([name_of_limit(kind, name)])})
     was_there = bool((yield Statement("delete_limit", {"kind": kind, "name": name})))
     yield from actions.note(new_action("clear_limit", _named(kind, name), actor=actor), now, is_done=was_there)

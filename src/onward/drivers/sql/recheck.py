@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from onward.admission import REASONS, UNCONSTRAINED, Constraint
 from onward.breaker import BreakerState, may_try
 from onward.drivers.sql.breakers import read_breakers, write_breakers
 from onward.drivers.sql.statements import Operation, Statement, as_json
@@ -15,7 +16,6 @@ from onward.drivers.sql.waits import let_first, let_under_limits
 from onward.jobs import BlockedBy
 
 KEYS_AT_ONCE = 200
-REASONS: tuple[BlockedBy, ...] = ("breaker", "limit", "serial")
 
 
 class Cursors(Struct):
@@ -24,8 +24,13 @@ class Cursors(Struct):
     after: dict[BlockedBy, str] = {}
 
 
-def recheck(cursors: Cursors, now: datetime) -> Operation[int]:
-    """Let those ask again who wait for nothing any more. Says how many. Each call goes on behind the keys of the one before."""
+def recheck(
+    cursors: Cursors, now: datetime, types: Collection[str] = (), constraints: Mapping[str, Constraint] | None = None
+) -> Operation[int]:
+    """Let those ask again who wait for nothing any more. Says how many. Each call goes on behind the keys of the one before.
+
+    ``constraints`` is what code says of ``types``: a limit may be another one by now, or gone.
+    """
     count = 0
     for reason in REASONS:
         asked = {"reason": reason, "after": cursors.after.get(reason, ""), "limit": KEYS_AT_ONCE}
@@ -40,7 +45,9 @@ def recheck(cursors: Cursors, now: datetime) -> Operation[int]:
             idle = yield Statement("idle_lines", {"keys": as_json(free)})
             count += yield from let_first("serial", [row[0] for row in idle], now)
         elif reason == "limit":
-            count += yield from let_under_limits(free, now)
+            first = yield Statement("first_types", {"reason": reason, "keys": as_json(free)})
+            said = {key: (constraints or {}).get(type_, UNCONSTRAINED).limit for key, type_ in first if type_ in types}
+            count += yield from let_under_limits(free, now, said)
         else:
             count += yield from _behind_breakers(free, now)
     return count

@@ -51,4 +51,4 @@ class VerbsOfWaits(Store):
         self._change(lambda now: limits.declare(queues, now))
 
     def clear_limit(self, kind: LimitKind, name: str, *, actor: str = "") -> bool:
-        return self._change(lambda now: limits.clear(kind, name, actor, now))
+        return self._change(lambda now: waits.clear_limit(kind, name, actor, now))

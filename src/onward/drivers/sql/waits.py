@@ -13,23 +13,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, keys_of, name_of_limit
+from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said, keys_of
 from onward.breaker import BreakerState, released
 from onward.drivers.sql.breakers import count_runs, read_breakers, write_breakers
-from onward.drivers.sql.limits import read_limits, write_limits
+from onward.drivers.sql.limits import clear, read_limits, write_limits
 from onward.drivers.sql.rows import read_instant, read_job, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.jobs import BlockedBy, Job
-from onward.limit import LimitState
+from onward.limit import LET_AT_ONCE, LET_WITHOUT_LIMIT, Limit, LimitKind, LimitState
 from onward.outcome import has_form
 from onward.turn import Settlement
 
 RIPE_AT_ONCE = 100
 """Keys whose time has come, and that one claim looks at."""
-
-
-LET_AT_ONCE = 1000
-"""Jobs of one key that may ask again at once."""
 
 
 class Shared(Struct, frozen=True):
@@ -115,23 +111,27 @@ def let_first(reason: BlockedBy, keys: Collection[str], now: datetime) -> Operat
     return len(rows)
 
 
-def let_under_limits(keys: Collection[str], now: datetime) -> Operation[int]:
-    """Let as many of each key ask again as there is room for; one of a key that nobody knows a limit of."""
+def let_under_limits(keys: Collection[str], now: datetime, said: Mapping[str, Limit | None] | None = None) -> Operation[int]:
+    """Let as many of each key ask again as there is room for. ``said`` is what code says by now of some of them: another limit, or none."""
     limits, running = yield from _limits(keys)
-    ones = {key for key in keys if key not in limits}
+    ones: set[str] = set()
     changed: list[LimitState] = []
     count = 0
-    for key, stored in limits.items():
-        state = stored.now(now)
+    for key in keys:
+        stored = limits.get(key)
+        state = None if stored is None else as_said(stored, key, said or {})
+        if stored is None or state is None:
+            count += yield from _let("limit", key, LET_WITHOUT_LIMIT, now)
+            continue
+        state = state.now(now)
         room = min(state.room(running.get(key, 0), now), LET_AT_ONCE)
-        if room == 1 and stored.check_at is None:
+        # The state as it is then needs not to be written, and those keys are asked together.
+        if room == 1 and stored.check_at is None and state.limit == stored.limit:
             ones.add(key)
             continue
-        let: list[Row] = []
-        if room:
-            let = yield Statement("let", {"reason": "limit", "key": key, "limit": room, "now": write_instant(now)})
-        count += len(let)
-        is_checked = len(let) == room and (state.check_at is not None or not room)
+        let = yield from _let("limit", key, room, now)
+        count += let
+        is_checked = let == room and (state.check_at is not None or not room)
         check_at = state.next_check(running.get(key, 0), now) if is_checked else None
         state = replace(state, check_at=check_at)
         if state != stored:
@@ -139,6 +139,13 @@ def let_under_limits(keys: Collection[str], now: datetime) -> Operation[int]:
     count += yield from let_first("limit", ones, now)
     yield from write_limits(changed, now)
     return count
+
+
+def _let(reason: BlockedBy, key: str, most: int, now: datetime) -> Operation[int]:
+    """Let the first so many that wait for a key ask again. Says how many there were."""
+    if not most:
+        return 0
+    return len((yield Statement("let", {"reason": reason, "key": key, "limit": most, "now": write_instant(now)})))
 
 
 def let_ripe(now: datetime) -> Operation[datetime | None]:
@@ -171,8 +178,8 @@ def _let_behind(keys: Collection[str], now: datetime) -> Operation[None]:
         if state.retry_at is None or state.retry_at > now:
             continue
         limit = state.portion if state.status == "closed" else 1
-        let = yield Statement("let", {"reason": "breaker", "key": key, "limit": limit, "now": write_instant(now)})
-        are_left = state.status == "closed" and len(let) == limit
+        let = yield from _let("breaker", key, limit, now)
+        are_left = state.status == "closed" and let == limit
         changed.append(released(state, are_left, now))
     yield from write_breakers(changed, now)
 
@@ -204,6 +211,14 @@ def shared_by(job: Job, *, ended: bool) -> Shared:
     return Shared(job.serial_key if ended else None, job.concurrency_key)
 
 
+def clear_limit(kind: LimitKind, name: str, actor: str, now: datetime) -> Operation[bool]:
+    """Forget a limit, and let those ask again that wait for it."""
+    was_there = yield from clear(kind, name, actor, now)
+    if was_there and kind == "key":
+        yield from let_under_limits([name], now)
+    return was_there
+
+
 def ahead_of(job_id: str, now: datetime) -> Operation[Job | None]:
     """Read the job of the same serial key that this one waits for; a dead letter where nobody stands before it."""
     if not has_form(job_id):
@@ -213,54 +228,3 @@ def ahead_of(job_id: str, now: datetime) -> Operation[Job | None]:
         return None
     rows = yield Statement("get", {"id": found[0][0], "owner": None})
     return read_job(rows[0]) if rows else None
-
-
-class Rooms(Struct):
-    """How many jobs may begin now of each queue that has a limit."""
-
-    states: dict[str, LimitState]
-    left: dict[str, int]
-    begun: dict[str, int] = {}
-
-    def open(self, queues: Iterable[str]) -> list[str]:
-        """Those of these queues that have room."""
-        return [queue for queue in queues if self.left.get(queue, 1) > 0]
-
-    def of(self, queue: str, wanted: int) -> int:
-        """How many of so many there is room for."""
-        return min(wanted, self.left.get(queue, wanted))
-
-    def take(self, queue: str) -> None:
-        """One of the queue has begun."""
-        if queue in self.left:
-            self.left[queue] -= 1
-            self.begun[queue] = self.begun.get(queue, 0) + 1
-
-    def next_token(self, now: datetime) -> datetime | None:
-        """When the rate of a queue that has no room lets the next one begin, the earliest of them."""
-        moments = [self.states[queue].taken(self.begun.get(queue, 0), now).next_token(now) for queue, left in self.left.items() if not left]
-        return min((one for one in moments if one is not None), default=None)
-
-
-def rooms_of_queues(now: datetime) -> Operation[Rooms]:
-    """Look at the limits of queues, which others do not use until this transaction ends.
-
-    Whoever claims under them waits here, with nothing else to wait for behind it.
-    """
-    states = yield from read_limits("queue", None)
-    if not states:
-        return Rooms({}, {})
-    yield Statement("await_keys", {"names": as_json(sorted(name_of_limit("queue", name) for name in states))})
-    states = yield from read_limits("queue", states)
-    changed = [state.now(now) for state in states.values() if state.now(now) != state]
-    if changed:
-        yield from write_limits(changed, now)
-    rows = yield Statement("running_of_queues", {"names": as_json(sorted(states))})
-    running: dict[str, int] = dict(rows)
-    return Rooms(states, {queue: state.room(running.get(queue, 0), now) for queue, state in states.items()})
-
-
-def spend(rooms: Rooms, now: datetime) -> Operation[None]:
-    """Write down what has begun of the queues whose limit has a rate."""
-    spent = [rooms.states[queue].taken(count, now) for queue, count in rooms.begun.items()]
-    yield from write_limits([one for one in spent if one != rooms.states[one.name]], now)

@@ -8,11 +8,12 @@ from datetime import datetime, timedelta
 
 from onward.drivers.sql.expire import expire
 from onward.drivers.sql.found import Found
+from onward.drivers.sql.rooms import Rooms, rooms_of_queues, spend
 from onward.drivers.sql.rows import UnreadableRow, read_instant, read_objects, read_workable, sort_out_unusable, write_instant
 from onward.drivers.sql.set_aside import set_aside
 from onward.drivers.sql.statements import Operation, Parameters, Row, Statement, as_json
 from onward.drivers.sql.turn import served_by, unblock_first
-from onward.drivers.sql.waits import Rooms, admit_rows, let_ripe, next_ripe, rooms_of_queues, spend
+from onward.drivers.sql.waits import admit_rows, let_ripe, next_ripe
 from onward.drivers.sqlite.vendor_errors import CORRUPT
 from onward.ids import is_id
 from onward.jobs import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from importlib.resources import files
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from onward.actions import Action, NewAction
+from onward.admission import Constraint
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.borrowed import find_bridge
@@ -315,7 +316,9 @@ class SQLiteStore(VerbsOfSight):
     def actions(self, *, limit: int = 50, before: str | None = None) -> list[Action]:
         return self._read(lambda: actions.actions(limit, before))
 
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
         swept = self._write(lambda: sweep.sweep(self.clock.now()))
         self._write(lambda: set_aside_misdated(self.clock.now()))
         unblocked = 0
@@ -324,7 +327,7 @@ class SQLiteStore(VerbsOfSight):
             unblocked += batch
             if batch < sweep.UNBLOCKED_AT_ONCE:
                 break
-        unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now()))
+        unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now(), types, constraints))
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

@@ -161,6 +161,14 @@ UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
     ORDER BY priority DESC, scheduled_at, id LIMIT :limit
 ) RETURNING +id;
 
+-- name: first_types
+-- The type of the first that waits for each of these keys.
+SELECT asked.value, (
+    SELECT type FROM {prefix}jobs
+    WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason AND {behind} = asked.value
+    ORDER BY priority DESC, scheduled_at, id LIMIT 1
+) FROM json_each(:keys) AS asked;
+
 -- name: ripe
 -- The breakers and the keys with a limit whose waiting jobs may go on at some moment, the earliest first.
 SELECT * FROM (

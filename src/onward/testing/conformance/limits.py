@@ -160,13 +160,12 @@ class TestConcurrencyOfAKey:
         assert [read(store, one).blocked_by for one in jobs[2:]] == [None, None, "limit", "limit"]
 
     def test_who_waits_goes_on_though_its_limit_was_taken_away(self, store: Store) -> None:
-        """With the next sweep."""
+        """At once."""
         jobs = keyed(store, 3)
         store.set_limit("key", "s3", Limit(concurrency=1))
         claim(store, 10)
         store.clear_limit("key", "s3")
-        store.sweep()
-        assert ids(claim(store, 10)) == [jobs[1].id]
+        assert ids(claim(store, 10)) == ids(jobs[1:])
 
 
 class TestRateOfAKey:
@@ -215,6 +214,36 @@ class TestRateOfAKey:
         first, _ = store.turn(demand=ten(FOUR_A_SECOND)).claims
         turn = store.turn([Settlement(claim=first, outcome=Retried(timedelta(0), "boom"))], ten(FOUR_A_SECOND))
         assert turn.claims == ()
+
+    def test_a_rate_that_code_has_changed_holds_for_those_that_wait(self, store: Store, clock: FakeClock) -> None:
+        """From the next sweep of a worker with the new code on, whenever they were to be looked at."""
+        jobs = keyed(store, 5)
+        hourly = {"work": Constraint(Limit(rate="1/h", burst=1))}
+        assert ids(store.turn(demand=ten(hourly)).claims) == [jobs[0].id]
+        store.sweep(("work",), constraints=hourly)
+        assert store.turn(demand=ten(hourly)).claims == ()
+        quick = {"work": Constraint(Limit(rate="100/s", burst=3))}
+        store.sweep(("other",), constraints=quick)
+        assert store.turn(demand=ten(quick)).claims == (), "code that does not know the type says nothing of it"
+        store.sweep(("work",), constraints=quick)
+        clock.advance(1)
+        assert ids(store.turn(demand=ten(quick)).claims) == ids(jobs[1:4])
+        clock.advance(1)
+        assert ids(store.turn(demand=ten(quick)).claims) == [jobs[4].id]
+        assert store.limits()[0].state.limit == quick["work"].limit
+
+    def test_a_limit_that_code_says_no_more_holds_nobody(self, store: Store) -> None:
+        """What a person has set does."""
+        jobs = keyed(store, 4)
+        hourly = {"work": Constraint(Limit(rate="1/h", burst=1))}
+        assert len(store.turn(demand=ten(hourly)).claims) == 1
+        store.set_limit("key", "s3", Limit(rate="1/h", burst=1))
+        store.sweep(("work",))
+        assert store.turn(demand=ten({})).claims == ()
+        store.clear_limit("key", "s3")
+        assert len(store.turn(demand=ten(hourly)).claims) == 1
+        store.sweep(("work",))
+        assert ids(store.turn(demand=ten({})).claims) == ids(jobs[2:])
 
     def test_unused_tokens_are_kept_up_to_the_burst(self, store: Store, clock: FakeClock) -> None:
         """A pause of an hour is worth no more."""

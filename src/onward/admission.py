@@ -12,9 +12,10 @@ from datetime import datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onward.breaker import BreakerState, ask
+from onward.breaker import BreakerState, ask, may_try
 from onward.jobs import BlockedBy
 from onward.limit import Limit, LimitKind, LimitState
+from onward.rate import Rate
 
 REASONS: tuple[BlockedBy, ...] = ("breaker", "limit", "serial")
 """Why a job waits for others."""
@@ -39,6 +40,8 @@ class Constraint(Struct, frozen=True):
     """Of their concurrency key, unless a person has set another."""
     stops_at_dead_letter: bool = False
     """Jobs wait behind a dead-lettered one of the same serial key."""
+    pace: Rate | None = None
+    """At which those go on that waited behind their breaker; None where they have none."""
 
 
 UNCONSTRAINED = Constraint()
@@ -81,6 +84,9 @@ class Admitted(Struct, frozen=True, kw_only=True):
     """Changed."""
     limits: tuple[LimitState, ...] = ()
     """Changed, or there for the first time."""
+    free_breakers: tuple[str, ...] = ()
+    free_limits: tuple[str, ...] = ()
+    """Keys that one asked for who was refused for something else, and that have room still: the next who waits for them may ask."""
 
     @property
     def aside(self) -> list[str]:
@@ -102,10 +108,13 @@ class _Admission:
         self._now = now
         self._breakers = dict(standing.breakers)
         self._probed: set[str] = set()
+        self._paced: set[str] = set()
         self._limits: dict[str, LimitState] = {}
         self._begun: dict[str, int] = {}
         self._over_limit: set[str] = set()
         self._lines_taken: set[str] = set()
+        self._left_breakers: set[str] = set()
+        self._left_limits: dict[str, Candidate] = {}
 
     def of(self, candidates: Sequence[Candidate], room: int) -> Admitted:
         let: list[str] = []
@@ -123,6 +132,10 @@ class _Admission:
                 let.append(one.id)
             else:
                 refused.setdefault(reason, []).append(one.id)
+                if reason != "breaker" and one.breaker is not None:
+                    self._left_breakers.add(one.breaker)
+                if reason != "limit" and one.concurrency_key is not None:
+                    self._left_limits.setdefault(one.concurrency_key, one)
                 if reason == "limit" and one.concurrency_key is not None:
                     self._over_limit.add(one.concurrency_key)
         written = [self._written(key) for key in sorted(self._limits)]
@@ -131,8 +144,10 @@ class _Admission:
             left=left,
             refused={reason: tuple(ids) for reason, ids in refused.items()},
             passed_over=tuple(passed_over),
-            breakers=tuple(self._breakers[key] for key in sorted(self._probed)),
+            breakers=tuple(self._breakers[key] for key in sorted(self._probed | self._paced)),
             limits=tuple(state for state in written if state != self._standing.limits.get(state.name)),
+            free_breakers=tuple(key for key in sorted(self._left_breakers) if self._may_try(key)),
+            free_limits=tuple(key for key, one in sorted(self._left_limits.items()) if self._is_free(one, key)),
         )
 
     def _objection(self, one: Candidate) -> BlockedBy | None:
@@ -146,10 +161,25 @@ class _Admission:
 
     def _is_let_by_breaker(self, one: Candidate, key: str) -> bool:
         state = self._breakers.get(key)
-        return state is None or ask(state, (one.id, one.fence), self._is_probe_alive(key), self._now).is_let
+        if state is None or ask(state, (one.id, one.fence), self._is_probe_alive(key), self._now).is_let:
+            return True
+        pace = self._constraints.get(one.type, UNCONSTRAINED).pace
+        if pace not in (None, state.pace) and key not in self._paced:  # who opened it by hand did not know it
+            self._breakers[key] = replace(state, pace=pace)
+            self._paced.add(key)
+        return False
 
     def _is_probe_alive(self, key: str) -> bool:
         return key in self._probed or key in self._standing.alive_probes
+
+    def _may_try(self, key: str) -> bool:
+        state = self._breakers.get(key)
+        return state is not None and may_try(state, self._is_probe_alive(key), self._now)
+
+    def _is_free(self, one: Candidate, key: str) -> bool:
+        state = self._limit(one, key)
+        begun = self._begun.get(key, 0)
+        return state is None or state.room(self._standing.running.get(key, 0), self._now) > begun
 
     def _is_next_in_line(self, one: Candidate, key: str) -> bool:
         line = self._standing.lines.get(one.id, SerialLine(False))

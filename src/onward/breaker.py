@@ -27,6 +27,10 @@ RunEnding: TypeAlias = Literal["success", "failure", "other"]
 COUNTED: tuple[Failure, ...] = ("transient", "unknown", "timeout")
 MOST_FAILURES = 1_000_000
 MOST_AT_ONCE = 1000
+ASKED_FOR_PROBE = 20
+"""Jobs that are asked together whether they can be the probe, once the first of them could not begin."""
+SLACK = timedelta(minutes=1)
+"""A claim may judge by a moment that lies that far back: it was begun, and then waited, while somebody opened the breaker."""
 SHORTEST_PAUSE = timedelta(milliseconds=1)
 
 
@@ -82,6 +86,8 @@ def parse_pause(pause: timedelta | float | str) -> timedelta:
 
 
 def _failures(counts: Iterable[Failure]) -> frozenset[Failure]:
+    if not isinstance(counts, Iterable):
+        raise InvalidDefinition(f"counts= of a breaker names kinds of failures, such as ('transient', 'timeout'), not {shown(counts)}")
     chosen: tuple[Any, ...] = (counts,) if isinstance(counts, str) else tuple(counts)
     known: tuple[Any, ...] = get_args(Failure)
     for one in chosen:
@@ -117,14 +123,14 @@ class BreakerState(Struct, frozen=True, kw_only=True):
         return max(min(int(timedelta(seconds=1) / self.pace.interval), MOST_AT_ONCE), 1)
 
 
-def after_run(state: BreakerState, claim: tuple[str, int], ending: RunEnding, policy: BreakerPolicy, now: datetime) -> BreakerState:
-    """The state after a run of one of its jobs. ``claim`` is the job's id and its fence.
+def after_run(state: BreakerState, claim: tuple[str, int], ending: RunEnding, policy: BreakerPolicy | None, now: datetime) -> BreakerState:
+    """The state after a run of one of its jobs. ``claim`` is the job's id and its fence; ``policy`` is None where code names no breaker.
 
     While it is not closed, only the probe is listened to: other runs began before it opened, and say nothing new.
     """
     if state.status == "half_open" and claim == (state.probe_id, state.probe_fence):
         return _after_probe(state, ending, policy, now)
-    if state.status != "closed" or ending == "other":
+    if state.status != "closed" or ending == "other" or policy is None:
         return state
     if ending == "success":
         return replace(state, failures=0) if state.failures else state
@@ -134,10 +140,10 @@ def after_run(state: BreakerState, claim: tuple[str, int], ending: RunEnding, po
     return _opened(replace(state, failures=failures, opened_at=now), policy, now)
 
 
-def _after_probe(state: BreakerState, ending: RunEnding, policy: BreakerPolicy, now: datetime) -> BreakerState:
+def _after_probe(state: BreakerState, ending: RunEnding, policy: BreakerPolicy | None, now: datetime) -> BreakerState:
     if ending == "success":
-        return closed(state, policy.pace, now)
-    if ending == "failure":
+        return closed(state, None if policy is None else policy.pace, now)
+    if ending == "failure" and policy is not None:
         return _opened(replace(state, failures=min(state.failures + 1, MOST_FAILURES)), policy, now)
     return replace(state, status="open", retry_at=now, probe_id=None, probe_fence=None)
 
@@ -176,10 +182,15 @@ class Admission(Struct, frozen=True):
 
 
 def may_try(state: BreakerState, is_probe_alive: bool, now: datetime) -> bool:
-    """Say whether one job may try it. A pause that ends later than a whole one from now was begun before the clock went back."""
+    """Say whether one job may try it. A pause that ends much later than a whole one from now was begun before the clock went back."""
     if state.status == "half_open":
         return not is_probe_alive
-    return state.status == "open" and (state.retry_at is None or not now < state.retry_at <= now + state.pause)
+    return state.status == "open" and (state.retry_at is None or not now < state.retry_at <= now + state.pause + SLACK)
+
+
+def refuses(state: BreakerState, is_probe_alive: bool, now: datetime) -> bool:
+    """Say whether new jobs are refused that ask for it: not where one might run as the probe, since nobody else may be there to be it."""
+    return state.status != "closed" and not may_try(state, is_probe_alive, now)
 
 
 def ask(state: BreakerState, claim: tuple[str, int], is_probe_alive: bool, now: datetime) -> Admission:

@@ -10,7 +10,7 @@ from onward.breaker import Breaker
 from onward.errors import InvalidDefinition
 from onward.limit import Limit
 from onward.spelling import did_you_mean, shown
-from onward.unique import check_key
+from onward.unique import check_key, check_key_function, made_of
 
 P = TypeVar("P")
 SharedKey: TypeAlias = Callable[[P], str | None] | str | None
@@ -56,12 +56,24 @@ class Constraints(Generic[P]):
             raise InvalidDefinition(f"after_dead_letter of {name} needs serial_key=: which jobs wait behind a dead-lettered one")
         self._name = name
         self.breaker = breaker
+        if breaker is not None:
+            _checked(name, "the breaker's key", breaker.key)
         if concurrency_key is None and limit is not None:
             concurrency_key = name
         self._concurrency_key = _checked(name, "concurrency_key", concurrency_key)
         self._serial_key = _checked(name, "serial_key", serial_key)
-        self.constraint = Constraint(limit, after_dead_letter == "stop")
+        self.constraint = Constraint(limit, after_dead_letter == "stop", None if breaker is None else breaker.policy.pace)
         """What a store has to know of it when it claims."""
+
+    @property
+    def fixed_concurrency_key(self) -> str | None:
+        """The concurrency key of all its jobs, where it is one text."""
+        return self._concurrency_key if isinstance(self._concurrency_key, str) else None
+
+    @property
+    def makes_concurrency_keys(self) -> bool:
+        """Whether each payload has a concurrency key of its own."""
+        return callable(self._concurrency_key)
 
     def keys(self, payload: P) -> SharedKeys:
         """What a job with this payload shares with others. Raises ``InvalidDefinition`` for what can be no key."""
@@ -73,7 +85,7 @@ class Constraints(Generic[P]):
         )
 
     def _key(self, what: str, key: SharedKey[P], payload: P) -> str | None:
-        made: Any = key(payload) if callable(key) else key
+        made: Any = made_of(key, payload, f"{what} of {self._name}") if callable(key) else key
         if made is None:
             return None
         try:
@@ -85,4 +97,16 @@ class Constraints(Generic[P]):
 def _checked(name: str, what: str, key: SharedKey[P]) -> SharedKey[P]:
     if not (key is None or callable(key) or isinstance(key, str)):
         raise InvalidDefinition(f"{what} of {name} is text, or a function of the payload that gives text or None, not {shown(key)}")
+    if key == "payload":
+        raise InvalidDefinition(
+            f"{what} of {name} would be the same text 'payload' for all its jobs: "
+            "give a function of the payload, such as lambda payload: payload.customer"
+        )
+    if isinstance(key, str):
+        try:
+            check_key(key)
+        except InvalidDefinition as error:
+            raise InvalidDefinition(f"{what} of {name}: {error}") from None
+    if callable(key):
+        check_key_function(key, f"{what} of {name}")
     return key

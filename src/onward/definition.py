@@ -18,7 +18,7 @@ from onward.payload import Codec, encode_metadata, name_of_type, payload_hash
 from onward.retry import RetryPolicy
 from onward.signature import is_async, read_signature
 from onward.spelling import did_you_mean, shown, with_article
-from onward.unique import check_key, read_on_duplicate, read_scope
+from onward.unique import check_key, check_key_function, made_of, read_on_duplicate, read_scope
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -121,6 +121,8 @@ class JobDefinition(Generic[P]):
             raise InvalidDefinition(
                 f"key of {name} must be a function of the payload or 'payload', not {shown(key)}; a fixed key is given at enqueue"
             )
+        if callable(key):
+            check_key_function(key, f"key of {name}")
         self.key = key
         self.isolated = isolated
         if history not in ("failures", "all"):
@@ -221,7 +223,7 @@ class JobDefinition(Generic[P]):
         if self.key is None:
             return None
         if callable(self.key):
-            return check_key(self.key(payload))
+            return check_key(made_of(self.key, payload, f"key of {self.name}"))
         return digest
 
 

@@ -96,7 +96,7 @@ class BreakerOpen(OnwardError):
 
     def __init__(self, key: str, *, retry_at: datetime | None, alert_id: str | None) -> None:
         when = "it is being tried in this moment" if retry_at is None else f"it is tried again at {retry_at:%Y-%m-%d %H:%M:%S} UTC"
-        super().__init__(f"the breaker {key!r} is open, since its provider fails: {when}; nothing was accepted")
+        super().__init__(f"the breaker {key!r} is open, and nothing was accepted: {when}, and 'onward breakers show' tells more")
         self.key = key
         self.retry_at = retry_at
         self.alert_id = alert_id

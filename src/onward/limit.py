@@ -21,7 +21,8 @@ LET_AT_ONCE = 1000
 LET_WITHOUT_LIMIT = 100
 """Those of a key that nobody knows a limit of: if code says one after all, the first that asks brings it, and the others wait again."""
 CHECK_EVERY = timedelta(milliseconds=50)
-"""Tokens of a quick rate are handed on together, at most so often."""
+"""Tokens of a quick rate are handed on together, at most so often; where the burst is less than comes in that time, more often."""
+LEAST_CHECK = timedelta(milliseconds=1)
 
 
 class Limit(Struct, frozen=True):
@@ -104,7 +105,9 @@ class LimitState(Struct, frozen=True, kw_only=True):
         """When to look again for those that wait for the rate; None where there is none, or all places are taken: an end looks then."""
         if self.limit.rate is None or (self.limit.concurrency is not None and running >= self.limit.concurrency):
             return None
-        return max(self.next_token(now) or now, now + CHECK_EVERY)
+        bucket = self._bucket
+        whole = CHECK_EVERY if bucket is None else max(min(CHECK_EVERY, bucket.burst * bucket.rate.interval), LEAST_CHECK)
+        return max(self.next_token(now) or now, now + whole)
 
     @property
     def _bucket(self) -> Bucket | None:

@@ -101,8 +101,11 @@ def read_limits(given: Any) -> dict[str, Limit]:
     """The limits of queues, by their names. Raises ``InvalidDefinition``."""
     if given is None:
         return {}
-    if not isinstance(given, Mapping) or not all(isinstance(one, Limit) for one in given.values()):
+    if not isinstance(given, Mapping):
         raise InvalidDefinition(f'limits= takes a limit for each queue, such as {{"mail": Limit(concurrency=5)}}, not {shown(given)}')
+    for name, limit in given.items():
+        if not isinstance(limit, Limit):
+            raise InvalidDefinition(f"limits= takes a Limit for queue {shown(name)}, such as Limit(concurrency=5), not {shown(limit)}")
     return {check_name("queue", name): limit for name, limit in given.items()}
 
 

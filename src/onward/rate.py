@@ -17,7 +17,8 @@ from onward.errors import InvalidDefinition, InvalidTime
 from onward.spelling import shown
 
 MOST = 1_000_000
-LEAST_INTERVAL = timedelta(microseconds=1)
+LEAST_INTERVAL = timedelta(microseconds=10)
+"""Instants are stored to a microsecond, so a quicker rate could not be kept to by some per cent."""
 WHOLE = timedelta(milliseconds=1)
 _RATE = re.compile(r"\s*([0-9]{1,7})\s*/\s*([0-9.]*[a-zA-Z0-9.]+)\s*", re.ASCII)
 

@@ -58,6 +58,13 @@ class Settlement(Struct, frozen=True, kw_only=True, gc=False):
     """Write an attempt also for a success. Every other ending is always written."""
 
 
+def ending_of(settlement: Settlement) -> RunEnding:
+    """What the end of a run says of its breaker. Code that names none any more can only say that the run completed."""
+    if settlement.breaker is not None:
+        return settlement.run_ending
+    return "success" if isinstance(settlement.outcome, Completed) else "other"
+
+
 class Demand(Struct, frozen=True, kw_only=True):
     """What a worker can take on."""
 

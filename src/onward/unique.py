@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import get_args
+from inspect import iscoroutinefunction, signature
+from typing import Any, get_args
 
 from onward.durations import parse_duration
-from onward.errors import DuplicateJob, InvalidDefinition, InvalidTime, KeyReused
+from onward.errors import DuplicateJob, InvalidDefinition, InvalidPayload, InvalidTime, KeyReused
 from onward.jobs import Accepted, Job, NewJob, OnDuplicate, Scope
 from onward.spelling import shown
 
@@ -44,6 +46,26 @@ def check_key(key: str) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY or not key.isprintable():
         raise InvalidDefinition(f"a key is text of 1 to {LONGEST_KEY} printable characters, not {shown(key)}")
     return key
+
+
+def check_key_function(make: Callable[[Any], object], what: str) -> None:
+    """Look at a function that makes a key of a payload: it takes one, and is not awaited. Raises ``InvalidDefinition``."""
+    if iscoroutinefunction(make):
+        raise InvalidDefinition(f"{what} is an async function: it has to give the key at once")
+    try:
+        signature(make).bind(None)
+    except TypeError:
+        raise InvalidDefinition(f"{what} is a function of one argument, the payload") from None
+    except ValueError:  # made in C, which does not say what it takes
+        return
+
+
+def made_of(make: Callable[[Any], object], payload: Any, what: str) -> Any:
+    """The key that a function makes of a payload. Raises ``InvalidPayload`` for one that it fails on."""
+    try:
+        return make(payload)
+    except Exception as error:
+        raise InvalidPayload(f"{what} cannot be made of this payload: {type(error).__name__}: {error}") from error
 
 
 def answer_duplicate(asked: NewJob, holder_id: str, holder_hash: str) -> Accepted:

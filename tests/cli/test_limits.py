@@ -74,7 +74,7 @@ def test_nothing_to_list_is_said(app: Onward, invoke: Invoke) -> None:
         (["set", "--queue", "mail", "--burst", "5", "--concurrency", "1"], "--burst of a limit goes with --rate: how many"),
         (
             ["set", "--queue", "mail", "--rate", "fast"],
-            "--rate is a rate such as '10/s', '100/m' or '1/30s', of 1 to 1,000,000, not 'fast'",
+            "--rate is a rate such as '10/s', '100/m' or '1/30s', of 1 to 1,000,000 in whole milliseconds or longer, not 'fast'",
         ),
         (["set", "--queue", "mail", "--concurrency", "0"], "'--concurrency': must be a whole number from 1 to 1,000,000, not '0'"),
         (["set", "--queue", "mail", "--rate", "1/s", "--burst", "x"], "'--burst': must be a whole number from 1 to 1,000,000, not 'x'"),
@@ -143,7 +143,7 @@ def test_jobs_that_wait_say_for_what(app: Onward, invoke: Invoke) -> None:
     assert "It is due, but queue 'mail' is at its limit: 1 of 1 run." in invoke("jobs", "show", waits["echo"]).stdout
     assert "but the limit of its concurrency key 'c' is reached: 1 of 1 run." in invoke("jobs", "show", waits["keyed"]).stdout
     line = invoke("jobs", "show", waits["in-line"], "--json").stdout
-    assert json.loads(line)["why"].startswith(f"It is due, but job {first.id} stands before it with the serial key 's' and is in_progress")
+    assert json.loads(line)["why"].startswith(f"It is due, but job {first.id} stands before it with the serial key 's' and is in progress")
     assert json.loads(line)["blocked_by"] == "serial"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from onward.drivers.postgres.driver import PostgresStore
 from onward.drivers.postgres.url import read_url
 from onward.ids import new_id
 from onward.limit import Limit
-from onward.outcome import Completed
+from onward.outcome import Completed, Snoozed
 from onward.status import Status
 from onward.testing.conformance.steps import bring_to, claim, demand, enqueue, read
 from onward.testing.factories import make_new_job
@@ -163,6 +164,36 @@ def test_a_limit_that_is_changed_under_a_claim_stays_changed(
     assert len(claim(store)) == 1
     asked[0].result(PATIENCE)
     assert [one.state.limit for one in store.limits()] == after
+
+
+@pytest.mark.parametrize("meanwhile", ["snoozed", "paused"])
+def test_a_job_that_was_made_due_later_meanwhile_is_not_claimed(
+    store: PostgresStore, thread: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    """Between the look that found it and the claim: by another worker that ran it, or by a person who paused its queue."""
+    job = enqueue(store, serial_key="k")
+    asked: list[str] = []
+    before = StoreConnection.run
+
+    def elsewhere() -> None:
+        with closing(PostgresStore(store.whole_url or store.url, clock=store.clock)) as other:
+            if meanwhile == "paused":
+                other.pause("default")
+                return
+            (taken,) = claim(other)
+            other.turn([Settlement(claim=taken, outcome=Snoozed(timedelta(hours=1)))])
+
+    def run(self: StoreConnection, text: Any, wanted: Any) -> Any:
+        asked.append(wanted.name)
+        if wanted.name == "begin_claiming" and "away" not in asked:
+            asked.append("away")
+            thread.submit(elsewhere).result(PATIENCE)
+        return before(self, text, wanted)
+
+    monkeypatch.setattr(StoreConnection, "run", run)
+    assert claim(store) == ()
+    assert "away" in asked
+    assert read(store, job).status is Status.QUEUED
 
 
 def test_keys_of_a_window_outlive_a_deletion(store: PostgresStore) -> None:

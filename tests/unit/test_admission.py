@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit
 from onward.breaker import BreakerState
-from onward.limit import CHECK_EVERY, Limit, LimitState
+from onward.limit import CHECK_EVERY, LEAST_CHECK, Limit, LimitState
+from onward.rate import Rate
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -135,17 +137,45 @@ def test_the_first_reason_is_told_and_nothing_is_taken_for_who_is_refused() -> N
     assert (answer.let, answer.refused) == (("1",), {"serial": ("0",)})
 
 
+def test_a_try_and_a_place_are_left_to_the_next_where_one_cannot_begin_for_something_else() -> None:
+    behind = {"0": SerialLine(is_behind=True)}
+    keys = {"serial_key": "line", "breaker": "s3", "concurrency_key": "k"}
+    answer = asked([candidate("0", **keys)], TWO, lines=behind, breakers={"s3": OVER})
+    assert (answer.free_breakers, answer.free_limits) == (("s3",), ("k",))
+    taken = asked([candidate("0", **keys)], TWO, lines=behind, breakers={"s3": OPEN}, running={"k": 2})
+    assert (taken.refused, taken.free_breakers, taken.free_limits) == ({"breaker": ("0",)}, (), ())
+    used = [candidate("0", **keys), candidate("1", breaker="s3", concurrency_key="k"), candidate("2", concurrency_key="k")]
+    answer = asked(used, TWO, lines=behind, breakers={"s3": OVER})
+    assert (answer.let, answer.free_breakers, answer.free_limits) == (("1", "2"), (), ())
+
+
+def test_the_pace_of_a_breaker_that_was_opened_by_hand_is_what_code_says() -> None:
+    pace = Rate(1, MINUTE)
+    constraints = {"sync": Constraint(pace=pace)}
+    assert [one.pace for one in asked(keyed(3, breaker="s3"), constraints, breakers={"s3": OPEN}).breakers] == [pace]
+    known = {"s3": replace(OPEN, pace=pace)}
+    assert asked(keyed(3, breaker="s3"), constraints, breakers=known).breakers == ()
+
+
 def test_no_more_are_looked_at_than_there_is_room_for() -> None:
     rows = [candidate("0", serial_key="a"), candidate("1", serial_key="a"), candidate("2"), candidate("3"), candidate("4")]
     answer = admit(rows, Standing(), {}, NOW, room=2)
     assert (answer.let, answer.refused, answer.left) == (("0", "2"), {"serial": ("1",)}, 2)
 
 
-def test_who_waits_for_the_rate_is_looked_at_when_it_lets_one_begin_and_not_all_the_time() -> None:
-    slow, quick = Limit(rate="1/s", burst=1), Limit(rate="1000/s", burst=1)
-    for limit, wait in ((slow, timedelta(seconds=1)), (quick, CHECK_EVERY)):
-        (kept,) = asked(keyed(2, concurrency_key="s3"), {"sync": Constraint(limit)}).limits
-        assert kept.check_at == NOW + wait
+@pytest.mark.parametrize(
+    ("rate", "burst", "wait"),
+    [
+        ("1/s", 1, timedelta(seconds=1)),
+        ("1000/s", 60, CHECK_EVERY),
+        ("100/s", 2, timedelta(milliseconds=20)),
+        ("100000/s", 1, LEAST_CHECK),
+    ],
+)
+def test_who_waits_for_the_rate_is_looked_at_when_it_lets_one_begin_and_not_all_the_time(rate: str, burst: int, wait: timedelta) -> None:
+    constraints = {"sync": Constraint(Limit(rate=rate, burst=burst))}
+    (kept,) = asked(keyed(burst + 1, concurrency_key="s3"), constraints).limits
+    assert kept.check_at == NOW + wait
 
 
 def test_a_limit_that_is_known_and_unchanged_is_not_written_again() -> None:

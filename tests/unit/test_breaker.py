@@ -34,6 +34,7 @@ HALF_OPEN = BreakerState(
         ({"pace": "1/0.5ms"}, "pace= is a rate such as .* in whole milliseconds or longer"),
         ({"pause": "soon"}, "pause= of a breaker: 'soon' is not a duration"),
         ({"pace": "slowly"}, "pace= is a rate such as"),
+        ({"counts": None}, "counts= of a breaker names kinds of failures, such as .*, not None"),
         ({"counts": ()}, "counts= of a breaker names at least one"),
         ({"counts": ("transiant",)}, "'transiant' is no kind of failure: did you mean 'transient'"),
         ({"when_open": "raise"}, "when_open= of a breaker is 'wait' or 'refuse'"),
@@ -81,6 +82,8 @@ def test_the_probe_closes_it_opens_it_again_or_leaves_it_to_the_next() -> None:
         (OPEN, False, NOW, False, False),
         (OPEN, False, NOW + 30 * MINUTE - timedelta(microseconds=1), False, False),
         (OPEN, False, NOW + 30 * MINUTE, True, True),
+        (OPEN, False, NOW - MINUTE, False, False),  # whoever asks was kept waiting since then
+        (OPEN, False, NOW - MINUTE - timedelta(microseconds=1), True, True),  # the clock went back
         (HALF_OPEN, True, NOW + 99 * MINUTE, False, False),
         (HALF_OPEN, False, NOW, True, True),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from onward.admission import Constraint
 from onward.breaker import Breaker
 from onward.constraints import Constraints
-from onward.errors import InvalidDefinition
+from onward.definition import define_job
+from onward.errors import InvalidDefinition, InvalidPayload
 from onward.limit import Limit
+from onward.rate import Rate
 
 TWO = Limit(concurrency=2)
 NOTHING_SHARED = {"breaker": None, "refuses_open_breaker": False, "concurrency_key": None, "serial_key": None}
@@ -34,7 +37,7 @@ def test_a_key_is_a_text_or_made_from_the_payload() -> None:
         "concurrency_key": "c:ada",
         "serial_key": "all",
     }
-    assert shop.constraint == Constraint(limit=TWO)
+    assert shop.constraint == Constraint(limit=TWO, pace=Rate(100, timedelta(seconds=1)))
 
 
 def test_a_limit_without_a_key_is_of_all_jobs_of_the_name() -> None:
@@ -75,3 +78,47 @@ def test_what_can_be_no_key_is_refused_when_it_is_made(made: Any, rules: Any, wh
     """At the enqueue, with the name of the rule and of the job: a key that cannot be shown or compared would hold up a line for ever."""
     with pytest.raises(InvalidDefinition, match=f"^{what}: a key is text of 1 to 255 printable characters"):
         Constraints[str]("send", **rules(made)).keys("ada")
+
+
+async def awaited(shop: str) -> str:
+    return shop
+
+
+KEYS: list[Any] = [
+    ("", "a key is text of 1 to 255 printable characters"),
+    ("a\0b", "a key is text of 1 to 255 printable characters"),
+    ("x" * 256, "a key is text of 1 to 255 printable characters"),
+    ("payload", "would be the same text 'payload' for all its jobs: give a function of the payload"),
+    (lambda: "x", "is a function of one argument, the payload"),
+    (lambda one, two: "x", "is a function of one argument, the payload"),
+    (awaited, "is an async function: it has to give the key at once"),
+    (5, ""),
+]
+RULES: dict[str, Any] = {
+    "the breaker's key": lambda key: {"breaker": Breaker(key)},
+    "concurrency_key": lambda key: {"concurrency_key": key, "limit": TWO},
+    "serial_key": lambda key: {"serial_key": key},
+}
+
+
+@pytest.mark.parametrize(("key", "why"), KEYS, ids=range(len(KEYS)))
+@pytest.mark.parametrize("what", RULES)
+def test_what_can_be_no_key_is_refused_when_it_is_declared(what: str, key: Any, why: str) -> None:
+    with pytest.raises(InvalidDefinition, match=why):
+        Constraints[str]("send", **RULES[what](key))
+
+
+@pytest.mark.parametrize("key", [str, "plain text", str.upper, lambda shop, suffix="": shop + suffix], ids=["a", "b", "c", "d"])
+def test_a_text_and_whatever_takes_the_payload_make_a_key(key: Any) -> None:
+    assert Constraints[str]("send", serial_key=key).keys("ada")["serial_key"]
+
+
+def test_a_function_that_fails_on_a_payload_names_the_rule_and_the_job() -> None:
+    def shop(payload: dict[str, str]) -> str:
+        return payload["shop"]
+
+    for what, rule in RULES.items():
+        with pytest.raises(InvalidPayload, match=f"^{what} of send cannot be made of this payload: KeyError: 'shop'"):
+            define_job("send", print, payload=dict, **rule(shop)).new_job({})
+    with pytest.raises(InvalidPayload, match=r"^key of send cannot be made of this payload: KeyError: 'shop'"):
+        define_job("send", print, payload=dict, key=shop).new_job({})

@@ -48,6 +48,7 @@ def test_a_rate_is_read_and_written(text: str, count: int, per: timedelta, writt
         "2000/1ms",
         "1/0.5ms",
         "3/1.5ms",
+        "200000/s",
         "1.5/s",
         "1/s/s",
         "٣/s",

@@ -122,7 +122,9 @@ def test_each_verb_can_be_awaited(app: Onward) -> None:
     ("given", "why"),
     [
         ([Limit(concurrency=1)], "takes a limit for each queue, such as"),
-        ({"mail": 5}, "takes a limit for each queue, such as"),
+        (5, "takes a limit for each queue, such as"),
+        ({"mail": 5}, r"takes a Limit for queue 'mail', such as Limit\(concurrency=5\), not 5"),
+        ({"mail": Limit(concurrency=1), "sms": "10/s"}, "takes a Limit for queue 'sms', such as .*, not '10/s'"),
         ({"no queue": Limit(concurrency=1)}, "a queue is 1 to 100 letters"),
     ],
 )

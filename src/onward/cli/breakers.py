@@ -141,8 +141,10 @@ def reset(key: str, actor: str | None, as_json: bool) -> None:
 
     with open_store_and_application() as (store, app):
         found = store.breakers([key])
-        if not found:
-            _point_out_strange(key, store.breakers(), app)
+        if not found and key not in _declared(app):
+            raise click.ClickException(
+                f"no breaker {key!r} has counted a failure or was opened{_meant(key, _known(store.breakers(), app))}"
+            )
         state = store.reset_breaker(key, actor=user_at_host() if actor is None else actor)
     waiting = found[0].waiting if found else 0
     _put_state(state, f"closed; waiting: {counted(waiting)}, which go on at {state.pace}" if waiting else "closed", as_json)

@@ -246,6 +246,8 @@ def _result(job: Job | None) -> str:
         return "deleted"
     if job.status is Status.IN_PROGRESS and job.cancel_requested_at is not None:
         return "in_progress, asked to stop"
+    if job.status.is_claimable and job.blocked_by is not None:
+        return f"{job.status.value}, and waits for others: 'onward jobs show {job.id}' says for whom"
     return job.status.value
 
 

@@ -15,6 +15,7 @@ from onward.cli.whole_number import WholeNumber
 from onward.limit import MOST, Limit
 
 if TYPE_CHECKING:
+    from onward.app import Onward
     from onward.limit import LimitKind, LimitState
 
 
@@ -84,7 +85,8 @@ def set_limit(
 ) -> None:
     """Set the limit of a queue or of a concurrency key, on all machines together.
 
-    From now on it counts, and what code says does not, until it is cleared. Jobs that run go on.
+    From now on it counts, and what code says does not, until it is cleared: the whole of it, so that what is not said is not limited. Jobs
+    that run go on.
     """
     from onward.cli.wait_words import limit_name, limit_rule
 
@@ -98,6 +100,8 @@ def set_limit(
             point_out_strange_queue(
                 name, {one.name for one in store.queues()} | {one.queue for one in app.definitions} | {*app.queue_limits}
             )
+        if kind == "key" and app is not None:
+            _refuse_type_without_key(name, app)
         state = store.set_limit(kind, name, limit, actor=user_at_host() if actor is None else actor)
     if as_json:
         put_json(_as_json(state))
@@ -112,10 +116,7 @@ def set_limit(
 @app_option
 @url_option
 def clear(queue: str | None, key: str | None, actor: str | None, as_json: bool) -> None:
-    """Forget a limit, so that what code says counts again, if it says anything.
-
-    Jobs that waited for it are let go by the next sweep of a worker.
-    """
+    """Forget a limit, so that what code says counts again, if it says anything."""
     from onward.cli.strange_names import meant
 
     kind, name = _named(queue, key)
@@ -130,6 +131,17 @@ def clear(queue: str | None, key: str | None, actor: str | None, as_json: bool) 
     put(f"{escape(f'{kind} {name}')}: cleared")
     if comes_back:
         say("The application declares one of this queue: its workers store it again.")
+
+
+def _refuse_type_without_key(name: str, app: Onward) -> None:
+    """A limit with the name of a job as its key holds nobody, where the jobs of that name have no key."""
+    definition = next((one for one in app.definitions if one.name == name), None)
+    keys = {one.constraints.fixed_concurrency_key for one in app.definitions}
+    if definition is not None and name not in keys and not any(one.constraints.makes_concurrency_keys for one in app.definitions):
+        raise click.ClickException(
+            f"jobs of {name} have no concurrency key, so this would limit nothing: "
+            f"give their definition limit=Limit(...), or set a limit of their queue: --queue {definition.queue}"
+        )
 
 
 def _named(queue: str | None, key: str | None) -> tuple[LimitKind, str]:

@@ -99,11 +99,12 @@ def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None, o
         case "breaker":
             return _behind_breaker(job, now, onward, others.breaker)
         case "limit":
-            return _over_limit(job, now, others.limit)
+            return _over_limit(job, now, onward, others.limit)
         case "serial":
             return _in_line(job, onward, others.ahead)
     if others.queue_limit is not None and (use := limit_use(others.queue_limit, now)) is not None:
-        return f"It is due, but queue {job.queue!r} is at its limit: {use}."
+        more = f"'{onward} limits set --queue {job.queue} ...' sets another"
+        return f"It is due, but queue {job.queue!r} is at its limit: {use}. It goes on by itself; {more}."
     since = f"{rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)})"
     return f"It has been due for {since}: no worker that serves queue {job.queue!r} is running, or none has a free slot."
 
@@ -117,11 +118,12 @@ def _behind_breaker(job: Job, now: datetime, onward: str, state: BreakerState | 
     return f"It is due, but the breaker {job.breaker!r} is {breaker_status(state, now)}: {reset}."
 
 
-def _over_limit(job: Job, now: datetime, known: KnownLimit | None) -> str:
+def _over_limit(job: Job, now: datetime, onward: str, known: KnownLimit | None) -> str:
     use = None if known is None else limit_use(known, now)
     if use is None:
         return f"It is due, and there is room again under the limit of {job.concurrency_key!r}: the next sweep of any worker lets it go on."
-    return f"It is due, but the limit of its concurrency key {job.concurrency_key!r} is reached: {use}."
+    more = f"'{onward} limits set --key {quote(job.concurrency_key or '')} ...' sets another"
+    return f"It is due, but the limit of its concurrency key {job.concurrency_key!r} is reached: {use}. It goes on by itself; {more}."
 
 
 def _in_line(job: Job, onward: str, ahead: Job | None) -> str:
@@ -133,7 +135,7 @@ def _in_line(job: Job, onward: str, ahead: Job | None) -> str:
     if ahead.status is Status.DEAD_LETTER:
         retry = f"'{onward} jobs retry {ahead.id}' or '{onward} jobs delete {ahead.id}' lets it go on"
         return f"It is due, but job {ahead.id} with the same serial key {job.serial_key!r} is a dead letter: {retry}."
-    stands = f"job {ahead.id} stands before it with the serial key {job.serial_key!r} and is {ahead.status.value}"
+    stands = f"job {ahead.id} stands before it with the serial key {job.serial_key!r} and is {ahead.status.value.replace('_', ' ')}"
     return f"It is due, but {stands}: '{onward} jobs show {ahead.id}' tells of that one."
 
 

@@ -111,4 +111,5 @@ def _log_failure(job: Job, outcome: Retried | DeadLettered) -> None:
             job.id, job.type, job.attempts, job.max_attempts, again, reason,
         )  # fmt: skip
     else:
-        logger.error("job %s (%s) is dead-lettered after %d tries: %s", job.id, job.type, job.attempts, reason)
+        tries = "1 try" if job.attempts == 1 else f"{job.attempts} tries"
+        logger.error("job %s (%s) is dead-lettered after %s: %s", job.id, job.type, tries, reason)

@@ -37,8 +37,11 @@ def open_breaker(tables: Tables, key: str, pause: timedelta, actor: str, now: da
 
 
 def reset_breaker(tables: Tables, key: str, actor: str, now: datetime) -> BreakerState:
-    """Close it; those that wait behind it go on at its pace."""
-    before = tables.breakers.get(key, BreakerState(key=key))
+    """Close it; those that wait behind it go on at its pace. One that was never stored is closed, and stays as unknown as it was."""
+    before = tables.breakers.get(key)
+    if before is None:
+        actions.note(tables, "reset_breaker", JobFilter(key=key), actor, now, is_done=False)
+        return BreakerState(key=key)
     after = closed(before, None, now)
     put_breaker(tables, before, after, now, by_hand=True)
     actions.note(tables, "reset_breaker", JobFilter(key=key), actor, now, is_done=True)

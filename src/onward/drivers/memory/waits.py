@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from onward.admission import REASONS, UNCONSTRAINED, Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said
 from onward.alerts import Alert, breaker_cause, breaker_opened
-from onward.breaker import BreakerState, after_run, may_try, released
+from onward.breaker import ASKED_FOR_PROBE, BreakerState, after_run, may_try, released
 from onward.drivers.memory.tables import Tables
 from onward.jobs import BlockedBy, Job
 from onward.limit import LET_AT_ONCE, LET_WITHOUT_LIMIT, Limit
 from onward.status import Status
-from onward.turn import Demand, Settlement
+from onward.turn import Demand, Settlement, ending_of
 
 
 def shares(job: Job) -> bool:
@@ -37,7 +37,7 @@ def admit_jobs(tables: Tables, jobs: Sequence[Job], demand: Demand, now: datetim
     ]
     standing = Standing(
         breakers=tables.breakers,
-        alive_probes=frozenset(key for key, state in tables.breakers.items() if _is_probe_alive(tables, state)),
+        alive_probes=frozenset(key for key, state in tables.breakers.items() if is_probe_alive(tables, state)),
         limits={name: state for (kind, name), state in tables.limits.items() if kind == "key"},
         running=running_of_keys(tables),
         lines={job.id: _line(tables, job, now) for job in jobs if job.serial_key is not None},
@@ -50,10 +50,14 @@ def admit_jobs(tables: Tables, jobs: Sequence[Job], demand: Demand, now: datetim
     for reason, ids in admitted.refused.items():
         for job_id in ids:
             tables.put_job(replace(tables.jobs[job_id], blocked_by=reason, updated_at=now))
+    for key in admitted.free_breakers:
+        let(tables, "breaker", key, ASKED_FOR_PROBE, now)
+    let_under_limits(tables, admitted.free_limits, now)
     return admitted
 
 
-def _is_probe_alive(tables: Tables, state: BreakerState) -> bool:
+def is_probe_alive(tables: Tables, state: BreakerState) -> bool:
+    """Say whether the claim of its probe is held still."""
     probe = tables.jobs.get(state.probe_id or "")
     return probe is not None and probe.fence == state.probe_fence and probe.status is Status.IN_PROGRESS
 
@@ -115,7 +119,7 @@ def let(tables: Tables, reason: BlockedBy, key: str, count: int, now: datetime) 
     waiting = [job for job in _behind(tables, reason) if _key(job, reason) == key]
     if reason != "serial":  # one that could not begin would stand for the others, but a line waits for its first
         waiting = [job for job in waiting if job.queue not in tables.paused]
-    waiting = sorted(waiting, key=_place)[:count]
+    waiting = sorted(waiting, key=lambda job: (reason == "serial" and not job.fence, _place(job)))[:count]
     for job in waiting:
         tables.put_job(replace(job, blocked_by=None, updated_at=now))
     return len(waiting)
@@ -186,10 +190,10 @@ def next_ripe(tables: Tables, now: datetime) -> datetime | None:
 
 def count_run(tables: Tables, settlement: Settlement, now: datetime) -> None:
     """Count how a run ended at its breaker."""
-    key, policy = settlement.claim.job.breaker, settlement.breaker
-    if key is not None and policy is not None:
+    key = settlement.claim.job.breaker
+    if key is not None:
         before = tables.breakers.get(key, BreakerState(key=key))
-        put_breaker(tables, before, after_run(before, settlement.claim.key, settlement.run_ending, policy, now), now)
+        put_breaker(tables, before, after_run(before, settlement.claim.key, ending_of(settlement), settlement.breaker, now), now)
 
 
 def put_breaker(tables: Tables, before: BreakerState, after: BreakerState, now: datetime, *, by_hand: bool = False) -> None:
@@ -223,7 +227,8 @@ def recheck(tables: Tables, now: datetime, types: Collection[str], constraints: 
             said = {key: constraints.get(job.type, UNCONSTRAINED).limit for key, job in first.items() if job.type in types}
             count += let_under_limits(tables, keys, now, said)
         elif reason == "serial":
-            held = {one.serial_key for one in tables.jobs.values() if one.fence > 0 and one.status.is_live}
+            begun = [one for one in tables.jobs.values() if one.fence > 0 and one.status.is_live]
+            held = {one.serial_key for one in begun if one.blocked_by != "serial"}
             count += let_first(tables, "serial", keys - held, now)
         else:
             count += sum(_recheck_breaker(tables, key, now) for key in keys)
@@ -236,7 +241,7 @@ def _recheck_breaker(tables: Tables, key: str, now: datetime) -> int:
         if state.retry_at is None or state.retry_at > now + state.portion * state.pace.interval:
             tables.put_breaker(replace(state, retry_at=now), now)
         return 0
-    return let(tables, "breaker", key, 1, now) if may_try(state, _is_probe_alive(tables, state), now) else 0
+    return let(tables, "breaker", key, 1, now) if may_try(state, is_probe_alive(tables, state), now) else 0
 
 
 def forget_idle(tables: Tables, before: datetime) -> None:

@@ -34,7 +34,7 @@ from onward.drivers.sql import people, rollups, sweep
 from onward.drivers.sql.found import Found
 from onward.drivers.sql.joined import AsyncJoinedWithin
 from onward.drivers.sql.metrics import count_totals
-from onward.drivers.sql.recheck import Cursors, recheck
+from onward.drivers.sql.recheck import Cursors, portions, recheck
 from onward.drivers.sql.statements import Statement, as_json
 from onward.drivers.sql.turn import turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
@@ -267,8 +267,11 @@ class PostgresStore(VerbsForPeople):
             batch = self._database.write(lambda now: sweep.unblock(types, now), is_spare=True)
             unblocked += batch
             blocked = batch >= sweep.UNBLOCKED_AT_ONCE
-        if waits:
-            unblocked += self._database.write(lambda now: recheck(self._rechecked, now, types, constraints), is_spare=True)
+        for reasons in portions(self._rechecked) if waits else ():
+            unblocked += self._database.write(
+                lambda now: recheck(self._rechecked, now, types, constraints, reasons),  # noqa: B023
+                is_spare=True,
+            )
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

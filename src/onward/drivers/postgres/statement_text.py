@@ -94,6 +94,7 @@ class StatementText:
             "check_text": as_text("check_at"),
             "oldest_text": as_text("min(scheduled_at)"),
             "at_text": as_text("at"),
+            "least_at": as_text("min(moment.at)"),
             "ripe_text": as_text("min(ripe.at)"),
         }
         filling = {word: qualify(value) for word, value in words.items()}

@@ -162,16 +162,37 @@ UPDATE {prefix}jobs AS job SET blocked_by = :reason::text, updated_at = :now::te
 
 -- name: let_first
 -- Of those that wait for each of these keys, for one reason, the first may ask again. One that somebody else holds is passed over. One of a
--- paused queue could not begin, and would stand for the others; but a line waits for its first, wherever that is.
+-- paused queue could not begin, and would stand for the others.
 WITH first AS MATERIALIZED (
     SELECT next.id FROM json_array_elements_text(:keys::text::json) AS asked (key) CROSS JOIN LATERAL (
         SELECT id FROM {prefix}jobs
         WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason::text AND {behind} = asked.key
-            AND (:reason::text = 'serial' OR queue NOT IN (SELECT name FROM {prefix}queues))
+            AND queue NOT IN (SELECT name FROM {prefix}queues)
         ORDER BY priority DESC, scheduled_at, id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED
     ) AS next
 )
 UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM first))
+RETURNING job.id, {tell} AS told;
+
+-- name: let_next
+-- Of those that wait in each of these lines the next may ask again: one that was begun before, as by a person who retried it, comes before
+-- all that were not. One that somebody else holds is passed over.
+WITH first AS MATERIALIZED (
+    SELECT coalesce(begun.id, next.id) AS id FROM json_array_elements_text(:keys::text::json) AS asked (key) LEFT JOIN LATERAL (
+        SELECT other.id FROM {prefix}jobs AS other
+        WHERE other.serial_key IS NOT NULL AND other.status IN ('queued', 'retrying', 'in_progress', 'dead_letter')
+            AND other.serial_key = asked.key AND (other.fence = 0) = false AND other.status IN ('queued', 'retrying')
+            AND other.blocked_by = 'serial'
+        ORDER BY other.priority DESC, other.scheduled_at, other.id LIMIT 1
+    ) AS begun ON true LEFT JOIN LATERAL (
+        SELECT job.id FROM {prefix}jobs AS job
+        WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = 'serial' AND {behind} = asked.key
+        ORDER BY priority DESC, scheduled_at, id LIMIT 1
+    ) AS next ON true
+), free AS MATERIALIZED (
+    SELECT id FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT id FROM first)) AND blocked_by = 'serial' FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM free))
 RETURNING job.id, {tell} AS told;
 
 -- name: let
@@ -179,7 +200,7 @@ RETURNING job.id, {tell} AS told;
 WITH first AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
     WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason::text AND {behind} = :key::text
-        AND (:reason::text = 'serial' OR queue NOT IN (SELECT name FROM {prefix}queues))
+        AND queue NOT IN (SELECT name FROM {prefix}queues)
     ORDER BY priority DESC, scheduled_at, id LIMIT :limit::bigint FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {prefix}jobs AS job SET blocked_by = NULL, updated_at = :now::text::timestamptz WHERE job.id = ANY (ARRAY(SELECT id FROM first))
@@ -200,6 +221,17 @@ SELECT kind, name, {at_text} FROM (
     UNION ALL SELECT kind, name, check_at FROM {prefix}limits WHERE check_at IS NOT NULL
 ) AS moment ORDER BY at LIMIT :limit::bigint;
 
+-- name: next_ripe
+-- The first of those moments after this one.
+SELECT {least_at} FROM (
+    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :now::text::timestamptz
+    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :now::text::timestamptz
+) AS moment;
+
+-- name: forget_moments
+-- Of rows that somebody wrote by hand and that make no sense: nobody would ever write them anew, and they would stand in front for ever.
+UPDATE {prefix}breakers SET retry_at = NULL WHERE key = ANY (ARRAY(SELECT json_array_elements_text(:keys::text::json)));
+
 -- name: keys_behind
 -- The next keys after this one that jobs wait for, for one reason: a skip scan, one seek a key.
 WITH RECURSIVE next (key) AS (
@@ -212,11 +244,12 @@ WITH RECURSIVE next (key) AS (
 SELECT key FROM next WHERE key IS NOT NULL LIMIT :limit::bigint;
 
 -- name: idle_lines
--- Which of these serial keys have nobody that runs, or was begun and has not ended.
+-- Which of these serial keys have nobody that runs, or was begun and has not ended; but for those that wait in the line themselves.
 SELECT asked.key FROM json_array_elements_text(:keys::text::json) AS asked (key) WHERE NOT EXISTS (
     SELECT FROM {prefix}jobs AS other
     WHERE other.serial_key IS NOT NULL AND other.status IN ('queued', 'retrying', 'in_progress', 'dead_letter')
         AND other.serial_key = asked.key AND (other.fence = 0) = false AND other.status IN ('queued', 'retrying', 'in_progress')
+        AND (other.blocked_by IS NULL OR other.blocked_by <> 'serial')
 );
 
 -- name: count_behind
@@ -267,12 +300,14 @@ SELECT id, fence, breaker, serial_key, concurrency_key FROM {prefix}jobs
 WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND (breaker IS NOT NULL OR serial_key IS NOT NULL OR concurrency_key IS NOT NULL);
 
 -- name: claim_let
--- claim: queued, retrying → in_progress, of rows that were asked about. Those that somebody else has taken meanwhile do not come back.
+-- claim: queued, retrying → in_progress, of rows that were asked about. Those that somebody else has taken meanwhile, or has made due later,
+-- do not come back.
 WITH known AS MATERIALIZED (
     SELECT key AS type, value::double precision AS lease_seconds FROM json_each_text(:types::text::json)
 ), mine AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
     WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status IN ('queued', 'retrying') AND blocked_by IS NULL
+        AND scheduled_at <= :now::text::timestamptz AND queue NOT IN (SELECT name FROM {prefix}queues)
     FOR NO KEY UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE {prefix}jobs AS job SET

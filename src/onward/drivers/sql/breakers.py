@@ -17,7 +17,7 @@ from onward.errors import InvalidDefinition, InvalidTime
 from onward.inspection import MOST_COUNTED, JobFilter, KnownBreaker
 from onward.jobs import BlockedBy
 from onward.rate import parse_rate
-from onward.turn import Settlement
+from onward.turn import Settlement, ending_of
 
 
 def read_breakers(keys: Collection[str] | None) -> Operation[tuple[dict[str, BreakerState], frozenset[str]]]:
@@ -38,7 +38,7 @@ def read_breakers(keys: Collection[str] | None) -> Operation[tuple[dict[str, Bre
 
 def _read(row: Row) -> BreakerState | None:
     key, status, failures, opened_at, retry_at, probe_id, probe_fence, pause, pace, _ = row
-    if status not in ("closed", "open", "half_open"):
+    if not isinstance(key, str) or status not in ("closed", "open", "half_open"):
         return None
     try:
         return BreakerState(
@@ -76,27 +76,27 @@ def count_runs(done: Sequence[Settlement], repeated: Sequence[Settlement], now: 
     ``repeated`` are those that an earlier try of the same turn, or the handler's own transaction, had stored before: a failure was counted
     then, and a success may not have been.
     """
-    counted = [one for one in done if _speaks(one)] + [one for one in repeated if _speaks(one) and one.run_ending == "success"]
+    counted = [one for one in done if _speaks(one)] + [one for one in repeated if _speaks(one) and ending_of(one) == "success"]
     if not counted:
         return
     keys = sorted({one.claim.job.breaker for one in counted if one.claim.job.breaker is not None})
     before, _ = yield from read_breakers(keys)
-    if all(one.run_ending == "success" for one in counted) and all(_is_quiet(one) for one in before.values()):
+    if all(ending_of(one) == "success" for one in counted) and all(_is_quiet(one) for one in before.values()):
         return
     yield Statement("await_keys", {"names": as_json([f"breaker:{key}" for key in keys])})
     before, _ = yield from read_breakers(keys)
     after = {key: before.get(key, BreakerState(key=key)) for key in keys}
     for one in counted:
-        key, policy = one.claim.job.breaker, one.breaker
-        if key is not None and policy is not None:
-            after[key] = after_run(after[key], one.claim.key, one.run_ending, policy, now)
+        key = one.claim.job.breaker
+        if key is not None:
+            after[key] = after_run(after[key], one.claim.key, ending_of(one), one.breaker, now)
     changed = [state for key, state in after.items() if state != before.get(key, BreakerState(key=key))]
     yield from write_breakers(changed, now)
     yield from tell_of_breakers(before, changed, now)
 
 
 def _speaks(settlement: Settlement) -> bool:
-    return settlement.breaker is not None and settlement.claim.job.breaker is not None
+    return settlement.claim.job.breaker is not None
 
 
 def _is_quiet(state: BreakerState) -> bool:
@@ -129,7 +129,10 @@ def open_by_hand(key: str, pause: timedelta, actor: str, now: datetime) -> Opera
 
 
 def close_by_hand(key: str, actor: str, now: datetime) -> Operation[BreakerState]:
-    """Close it; those that wait behind it go on at its pace."""
+    """Close it; those that wait behind it go on at its pace. One that was never stored is closed, and stays as unknown as it was."""
+    if not (yield from read_breakers([key]))[0]:
+        yield from actions.note(new_action("reset_breaker", JobFilter(key=key), actor=actor), now, is_done=False)
+        return BreakerState(key=key)
     return (yield from _change(key, "reset_breaker", actor, now, lambda state: closed(state, None, now)))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from onward.alerts import breaker_cause
+from onward.breaker import refuses
 from onward.drivers.sql.alerts import open_alerts
 from onward.drivers.sql.breakers import read_breakers
 from onward.drivers.sql.rows import key_expires, write_instant, write_new_job, write_scope
@@ -48,7 +49,7 @@ def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operat
     while left:  # once, but for an id that is asked for several times
         left = yield from _take_keys(jobs, left, now, new, answers, is_whole=is_whole)
     if is_whole:
-        yield from _refuse_behind_breakers(new.values())
+        yield from _refuse_behind_breakers(new.values(), now)
     rows = []
     if not (is_whole and any(isinstance(answer, DuplicateJob) for answer in answers.values())):
         rows = [write_new_job(job, now, now_text) for job in new.values()]
@@ -57,14 +58,14 @@ def _enqueue(jobs: Sequence[NewJob], now: datetime, *, is_whole: bool) -> Operat
     return [answers.get(position) or Accepted(job.id) for position, job in enumerate(jobs)]
 
 
-def _refuse_behind_breakers(jobs: Iterable[NewJob]) -> Operation[None]:
+def _refuse_behind_breakers(jobs: Iterable[NewJob], now: datetime) -> Operation[None]:
     """Raise ``BreakerOpen`` for the first of these that asks for it."""
     keys = [job.breaker for job in jobs if job.refuses_open_breaker and job.breaker is not None]
     if not keys:
         return
-    states, _ = yield from read_breakers(set(keys))
+    states, alive = yield from read_breakers(set(keys))
     for key in keys:
-        if key in states and states[key].status != "closed":
+        if key in states and refuses(states[key], key in alive, now):
             alerts = yield from open_alerts([breaker_cause(key)])
             alert = alerts.get(breaker_cause(key))
             raise BreakerOpen(key, retry_at=states[key].retry_at, alert_id=None if alert is None else alert.id)

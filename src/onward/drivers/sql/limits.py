@@ -32,6 +32,8 @@ def read_limits(kind: LimitKind, names: Collection[str] | None) -> Operation[dic
 
 def _read(row: Row) -> LimitState | None:
     kind, name, concurrency, rate, burst, is_by_hand, spent_until, check_at = row
+    if not isinstance(name, str):
+        return None
     try:
         return LimitState(
             kind=kind,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -12,10 +12,13 @@ from onward.admission import REASONS, UNCONSTRAINED, Constraint
 from onward.breaker import BreakerState, may_try
 from onward.drivers.sql.breakers import read_breakers, write_breakers
 from onward.drivers.sql.statements import Operation, Statement, as_json
-from onward.drivers.sql.waits import let_first, let_under_limits
+from onward.drivers.sql.waits import let_first, let_next, let_under_limits
 from onward.jobs import BlockedBy
 
 KEYS_AT_ONCE = 200
+"""Of each reason, in one transaction."""
+MOST_PORTIONS = 10
+"""Of so many keys, in one sweep: where there are more, the next sweep goes on behind them."""
 
 
 class Cursors(Struct):
@@ -24,15 +27,28 @@ class Cursors(Struct):
     after: dict[BlockedBy, str] = {}
 
 
+def portions(cursors: Cursors) -> Iterator[list[BlockedBy]]:
+    """For which reasons to look at the next keys, time after time, until all were looked at."""
+    yield list(REASONS)
+    for _ in range(MOST_PORTIONS - 1):
+        if not (left := [reason for reason in REASONS if cursors.after.get(reason)]):
+            return
+        yield left
+
+
 def recheck(
-    cursors: Cursors, now: datetime, types: Collection[str] = (), constraints: Mapping[str, Constraint] | None = None
+    cursors: Cursors,
+    now: datetime,
+    types: Collection[str] = (),
+    constraints: Mapping[str, Constraint] | None = None,
+    reasons: Sequence[BlockedBy] = REASONS,
 ) -> Operation[int]:
     """Let those ask again who wait for nothing any more. Says how many. Each call goes on behind the keys of the one before.
 
     ``constraints`` is what code says of ``types``: a limit may be another one by now, or gone.
     """
     count = 0
-    for reason in REASONS:
+    for reason in reasons:
         asked = {"reason": reason, "after": cursors.after.get(reason, ""), "limit": KEYS_AT_ONCE}
         keys = [row[0] for row in (yield Statement("keys_behind", asked))]
         cursors.after[reason] = keys[-1] if len(keys) == KEYS_AT_ONCE else ""
@@ -43,7 +59,7 @@ def recheck(
         free = [key for key in keys if f"{reason}:{key}" in ours]
         if reason == "serial":
             idle = yield Statement("idle_lines", {"keys": as_json(free)})
-            count += yield from let_first("serial", [row[0] for row in idle], now)
+            count += yield from let_next([row[0] for row in idle], now)
         elif reason == "limit":
             first = yield Statement("first_types", {"reason": reason, "keys": as_json(free)})
             said = {key: (constraints or {}).get(type_, UNCONSTRAINED).limit for key, type_ in first if type_ in types}

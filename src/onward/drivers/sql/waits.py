@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said, keys_of
-from onward.breaker import BreakerState, released
+from onward.breaker import ASKED_FOR_PROBE, BreakerState, released
 from onward.drivers.sql.breakers import count_runs, read_breakers, write_breakers
 from onward.drivers.sql.limits import clear, read_limits, write_limits
 from onward.drivers.sql.rows import read_instant, read_job, write_instant
@@ -64,13 +64,19 @@ def admit_rows(
     yield from write_limits(admitted.limits, now)
     for reason, ids in admitted.refused.items():
         yield Statement("refuse", {"ids": as_json(ids), "reason": reason, "now": write_instant(now)})
+    for key in admitted.free_breakers:
+        yield from _let("breaker", key, ASKED_FOR_PROBE, now)
+    if admitted.free_limits:
+        yield from let_under_limits(admitted.free_limits, now)
     return admitted
 
 
 def _candidate(id_: str, type_: str, keys: list[Any] | None) -> Candidate:
     if keys is None:
         return Candidate(id=id_, type=type_, fence=0)
-    fence, breaker, serial_key, concurrency_key = keys
+    # What is no text was written by hand; the claim sets such a row aside.
+    fence, *named = keys
+    breaker, serial_key, concurrency_key = (key if isinstance(key, str) else None for key in named)
     return Candidate(id=id_, type=type_, fence=fence + 1, breaker=breaker, serial_key=serial_key, concurrency_key=concurrency_key)
 
 
@@ -99,8 +105,15 @@ def let_go(ended: Iterable[Shared], now: datetime, *, waits: bool = True) -> Ope
         ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
         lines = {key for key in lines if f"serial:{key}" in ours}
         limited = {key for key in limited if f"limit:{key}" in ours}
-    count = yield from let_first("serial", lines, now)
+    count = yield from let_next(lines, now)
     return count + (yield from let_under_limits(limited, now))
+
+
+def let_next(lines: Collection[str], now: datetime) -> Operation[int]:
+    """Let the next of each line ask again. Says how many."""
+    if not lines:
+        return 0
+    return len((yield Statement("let_next", {"keys": as_json(sorted(lines)), "now": write_instant(now)})))
 
 
 def let_first(reason: BlockedBy, keys: Collection[str], now: datetime) -> Operation[int]:
@@ -150,7 +163,7 @@ def _let(reason: BlockedBy, key: str, most: int, now: datetime) -> Operation[int
 
 def let_ripe(now: datetime) -> Operation[datetime | None]:
     """Let those ask again whose breaker, or whose rate, says that their moment has come. Gives the first moment after this one."""
-    rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE})
+    rows = [row for row in (yield Statement("ripe", {"limit": RIPE_AT_ONCE})) if isinstance(row[1], str)]
     now_text = write_instant(now)
     ripe = [row for row in rows if row[2] <= now_text]
     later = [row[2] for row in rows if row[2] > now_text]
@@ -159,20 +172,27 @@ def let_ripe(now: datetime) -> Operation[datetime | None]:
         ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
         yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and f"limit:{name}" in ours], now)
         yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and f"breaker:{name}" in ours], now)
-        return (yield from next_ripe(now))
-    return read_instant(min(later)) if later else None
+        return now if len(ripe) == RIPE_AT_ONCE else (yield from next_ripe(now))
+    return _instant(min(later)) if later else None
 
 
 def next_ripe(now: datetime) -> Operation[datetime | None]:
     """When the next of those that wait for a breaker or a rate may ask again, after this moment."""
-    rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE})
-    later = [row[2] for row in rows if row[2] > write_instant(now)]
-    return read_instant(min(later)) if later else None
+    return _instant((yield Statement("next_ripe", {"now": write_instant(now)}))[0][0])
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else read_instant(text)
+    except ValueError:  # written by hand
+        return None
 
 
 def _let_behind(keys: Collection[str], now: datetime) -> Operation[None]:
     """One behind each breaker that may try, and of those behind a closed one as many as its pace says."""
     breakers, _ = yield from read_breakers(keys)
+    if unreadable := sorted(set(keys) - breakers.keys()):
+        yield Statement("forget_moments", {"keys": as_json(unreadable)})
     changed: list[BreakerState] = []
     for key, state in breakers.items():
         if state.retry_at is None or state.retry_at > now:

@@ -23,7 +23,7 @@ from onward.drivers.sql import actions, people, periodic, queues, rollups, sweep
 from onward.drivers.sql.act import act
 from onward.drivers.sql.enqueue import enqueue, is_plain
 from onward.drivers.sql.metrics import count_totals
-from onward.drivers.sql.recheck import Cursors, recheck
+from onward.drivers.sql.recheck import Cursors, portions, recheck
 from onward.drivers.sql.rows import write_instant, write_new_job
 from onward.drivers.sql.sight import VerbsOfSight
 from onward.drivers.sql.statements import Operation, load_statements, run
@@ -327,7 +327,8 @@ class SQLiteStore(VerbsOfSight):
             unblocked += batch
             if batch < sweep.UNBLOCKED_AT_ONCE:
                 break
-        unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now(), types, constraints))
+        for reasons in portions(self._rechecked):
+            unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now(), types, constraints, reasons))  # noqa: B023
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

@@ -142,13 +142,33 @@ WHERE id IN (SELECT value FROM json_each(:ids)) AND status IN ('queued', 'retryi
 
 -- name: let_first
 -- Of those that wait for each of these keys, for one reason, the first may ask again. One of a paused queue could not begin, and would
--- stand for the others; but a line waits for its first, wherever that is.
+-- stand for the others.
 UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
     SELECT (
         SELECT id FROM {prefix}jobs
         WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason AND {behind} = asked.value
-            AND (:reason = 'serial' OR queue NOT IN (SELECT name FROM {prefix}queues))
+            AND queue NOT IN (SELECT name FROM {prefix}queues)
         ORDER BY priority DESC, scheduled_at, id LIMIT 1
+    ) FROM json_each(:keys) AS asked
+) RETURNING +id;
+
+-- name: let_next
+-- Of those that wait in each of these lines the next may ask again: one that was begun before, as by a person who retried it, comes before
+-- all that were not.
+UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
+    SELECT coalesce(
+        (
+            SELECT other.id FROM {prefix}jobs AS other
+            WHERE other.serial_key IS NOT NULL AND other.status IN ('queued', 'retrying', 'in_progress', 'dead_letter')
+                AND other.serial_key = asked.value AND (other.fence = 0) = 0 AND other.status IN ('queued', 'retrying')
+                AND other.blocked_by = 'serial'
+            ORDER BY other.priority DESC, other.scheduled_at, other.id LIMIT 1
+        ),
+        (
+            SELECT id FROM {prefix}jobs
+            WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = 'serial' AND {behind} = asked.value
+            ORDER BY priority DESC, scheduled_at, id LIMIT 1
+        )
     ) FROM json_each(:keys) AS asked
 ) RETURNING +id;
 
@@ -157,7 +177,7 @@ UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
 UPDATE {prefix}jobs SET blocked_by = NULL, updated_at = :now WHERE id IN (
     SELECT id FROM {prefix}jobs
     WHERE blocked_by IS NOT NULL AND blocked_by <> 'type' AND blocked_by = :reason AND {behind} = :key
-        AND (:reason = 'serial' OR queue NOT IN (SELECT name FROM {prefix}queues))
+        AND queue NOT IN (SELECT name FROM {prefix}queues)
     ORDER BY priority DESC, scheduled_at, id LIMIT :limit
 ) RETURNING +id;
 
@@ -171,10 +191,22 @@ SELECT asked.value, (
 
 -- name: ripe
 -- The breakers and the keys with a limit whose waiting jobs may go on at some moment, the earliest first.
+-- What is no text was written by hand.
 SELECT * FROM (
     SELECT 'breaker', +key, retry_at AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL
     UNION ALL SELECT kind, +name, check_at AS at FROM {prefix}limits WHERE check_at IS NOT NULL
-) ORDER BY at LIMIT :limit;
+) WHERE typeof(at) = 'text' ORDER BY at LIMIT :limit;
+
+-- name: next_ripe
+-- The first of those moments after this one.
+SELECT min(at) FROM (
+    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :now AND typeof(retry_at) = 'text'
+    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :now AND typeof(check_at) = 'text'
+);
+
+-- name: forget_moments
+-- Of rows that somebody wrote by hand and that make no sense: nobody would ever write them anew, and they would stand in front for ever.
+UPDATE {prefix}breakers SET retry_at = NULL WHERE key IN (SELECT value FROM json_each(:keys));
 
 -- name: keys_behind
 -- The next keys after this one that jobs wait for, for one reason: a skip scan, one seek a key. The index is named, since the other one
@@ -191,11 +223,12 @@ WITH RECURSIVE next (key) AS (
 SELECT key FROM next WHERE key IS NOT NULL LIMIT :limit;
 
 -- name: idle_lines
--- Which of these serial keys have nobody that runs, or was begun and has not ended.
+-- Which of these serial keys have nobody that runs, or was begun and has not ended; but for those that wait in the line themselves.
 SELECT value FROM json_each(:keys) AS asked WHERE NOT EXISTS (
     SELECT 1 FROM {prefix}jobs AS other
     WHERE other.serial_key IS NOT NULL AND other.status IN ('queued', 'retrying', 'in_progress', 'dead_letter')
         AND other.serial_key = asked.value AND (other.fence = 0) = 0 AND other.status IN ('queued', 'retrying', 'in_progress')
+        AND (other.blocked_by IS NULL OR other.blocked_by <> 'serial')
 );
 
 -- name: count_behind

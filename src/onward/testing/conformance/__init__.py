@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions arrows asked blocked breakers cancel claim damage edges ending enqueue inspect "
-    "lease limits many many_keys metrics neighbours paused periodic prune retried_key rollups serial sweep transaction unique written"
+    "actions arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits many many_keys "
+    "metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -39,7 +39,8 @@ from onward.testing.conformance.actions import TestActions, TestActionsOnQueues 
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
 from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
-from onward.testing.conformance.breakers import TestBreakerByHand, TestBreakerOpens, TestBreakerTries, TestIdleKeys  # noqa: E402
+from onward.testing.conformance.breakers import TestBreakerOpens, TestBreakerTries  # noqa: E402
+from onward.testing.conformance.breakers_by_hand import TestBreakerByHand, TestIdleKeys  # noqa: E402
 from onward.testing.conformance.cancel import TestCancel, TestDelete, TestOwner, TestRetry, TestRunNow  # noqa: E402
 from onward.testing.conformance.claim import TestClaim, TestDue, TestExpiry, TestOrder  # noqa: E402
 from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknownCommit, TestUnstorable, TestWake, damage  # noqa: E402
@@ -48,7 +49,7 @@ from onward.testing.conformance.ending import TestChildren, TestEnding, TestHist
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
-from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestLimitOfAQueue, TestRateOfAKey  # noqa: E402
+from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestRateOfAKey  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.metrics import TestBacklog, TestTotals  # noqa: E402
@@ -56,6 +57,7 @@ from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # n
 from onward.testing.conformance.paused import TestPause, TestQueues  # noqa: E402
 from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  # noqa: E402
 from onward.testing.conformance.prune import TestPrune  # noqa: E402
+from onward.testing.conformance.queue_limits import TestLimitOfAQueue  # noqa: E402
 from onward.testing.conformance.retried_key import TestKeyOfARetry  # noqa: E402
 from onward.testing.conformance.rollups import TestMergedRollups, TestRollups  # noqa: E402
 from onward.testing.conformance.serial import TestSerialOrder, TestWhoIsAhead  # noqa: E402

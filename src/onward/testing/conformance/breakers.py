@@ -8,20 +8,15 @@ from typing import Any
 
 import pytest
 
-from onward.admission import Constraint
 from onward.breaker import BreakerPolicy, RunEnding
 from onward.clock import FakeClock
 from onward.driver import Store
-from onward.errors import BreakerOpen
-from onward.inspection import IDLE_FOR, Retention
 from onward.jobs import NewJob
-from onward.limit import Limit
 from onward.outcome import Completed, DeadLettered, Outcome, Released, Retried, Snoozed
 from onward.rate import Rate
 from onward.status import Status
 from onward.testing.conformance.steps import OTHER, PAST_LEASE, claim, claim_one, demand, enqueue, read, settle
-from onward.testing.factories import make_new_job
-from onward.turn import Claim, Settlement, Turn
+from onward.turn import Claim, Settlement
 
 PAUSE = timedelta(minutes=30)
 POLICY = BreakerPolicy(threshold=3, pause=PAUSE, pace=Rate(2, timedelta(seconds=1)))
@@ -50,6 +45,11 @@ def open_it(store: Store, key: str = "s3") -> None:
 def ids(claims: Iterable[Claim]) -> list[str]:
     """Which jobs were claimed, in order."""
     return [one.id for one in claims]
+
+
+def ids_of(asked: Iterable[NewJob]) -> list[str]:
+    """Of these requests, in order."""
+    return [one.id for one in asked]
 
 
 class TestBreakerOpens:
@@ -272,6 +272,32 @@ class TestBreakerTries:
             clock.advance(1)
         assert found == ids_of(paused)
 
+    def test_one_that_cannot_begin_leaves_the_probe_to_the_next(self, store: Store, clock: FakeClock) -> None:
+        """The first thirty stand in a line whose head comes back in an hour."""
+        (head,) = behind(store, 1, serial_key="line")
+        settle(store, claim_one(store), Retried(HOUR, "away"))
+        assert read(store, head).status is Status.RETRYING
+        open_it(store)
+        behind(store, 30, serial_key="line")
+        (free,) = behind(store, 1)
+        claim(store, 50)
+        clock.advance(PAUSE)
+        found = [one.id for _ in range(3) for one in claim(store, 10)]
+        assert found == [free.id]
+        assert store.breakers()[0].state.probe_id == free.id
+
+    def test_code_that_names_no_breaker_any_more_closes_it_with_the_first_that_completes(self, store: Store, clock: FakeClock) -> None:
+        """It says nothing of failures, and those that wait were enqueued before."""
+        open_it(store)
+        first, second = behind(store, 2)
+        claim(store, 10)
+        clock.advance(PAUSE)
+        probe = claim_one(store)
+        assert probe.id == first.id
+        turn = store.turn([Settlement(claim=probe, outcome=Completed())], demand(10))
+        assert ids(turn.claims) == [second.id]
+        assert (store.breakers()[0].state.status, store.breakers()[0].alert_id) == ("closed", None)
+
     def test_nobody_waits_for_ever_for_a_breaker_that_is_gone(self, store: Store) -> None:
         """Jobs that wait behind one that is closed go on with the next sweep."""
         open_it(store)
@@ -280,100 +306,3 @@ class TestBreakerTries:
         store.reset_breaker("s3")
         store.sweep()
         assert ids(claim(store, 10)) == ids_of(asked)
-
-
-class TestBreakerByHand:
-    """A person opens and closes one, and it refuses who asks for that."""
-
-    def test_a_person_opens_it(self, store: Store, clock: FakeClock) -> None:
-        """Whatever it counted; and it is on record."""
-        state = store.open_breaker("s3", HOUR, actor="ada")
-        assert (state.status, state.retry_at) == ("open", clock.now() + HOUR)
-        behind(store, 1)
-        assert claim(store, 10) == ()
-        (action,) = store.actions()
-        assert (action.verb, action.actor, action.done) == ("open_breaker", "ada", 1)
-        assert store.breakers()[0].alert_id is not None
-
-    def test_a_person_closes_it(self, store: Store) -> None:
-        """Those that wait go on at once, at its pace."""
-        open_it(store)
-        asked = behind(store, 3)
-        claim(store, 10)
-        assert store.reset_breaker("s3", actor="ada").status == "closed"
-        assert ids(claim(store, 10)) == ids_of(asked[:2])
-        assert store.breakers()[0].alert_id is None
-        assert store.actions()[0].verb == "reset_breaker"
-
-    def test_one_that_refuses_accepts_nothing_while_it_is_open(self, store: Store) -> None:
-        """And says until when, and which alert says so."""
-        asked = make_new_job(breaker="s3", refuses_open_breaker=True)
-        store.enqueue([asked])
-        open_it(store)
-        with pytest.raises(BreakerOpen, match="'s3' is open") as refused:
-            store.enqueue([make_new_job(), make_new_job(breaker="s3", refuses_open_breaker=True)])
-        known = store.breakers()[0]
-        assert (refused.value.key, refused.value.retry_at, refused.value.alert_id) == ("s3", known.state.retry_at, known.alert_id)
-        assert store.enqueue([asked])[0].id == asked.id
-        with pytest.raises(BreakerOpen):
-            store.enqueue([make_new_job(breaker="s3", refuses_open_breaker=True)])
-
-    def test_a_refusal_does_not_disturb_the_neighbours(self, store: Store) -> None:
-        """Each request is its own."""
-        open_it(store)
-        fine, refused = make_new_job(), make_new_job(breaker="s3", refuses_open_breaker=True)
-        answers = store.enqueue_each([[fine], [refused]])
-        assert isinstance(answers[0], list)
-        assert isinstance(answers[1], BreakerOpen)
-
-    def test_a_refusal_in_a_callers_transaction_leaves_it_whole(self, store: Store) -> None:
-        """Nothing of the request is stored, and what the caller did before stands."""
-        open_it(store)
-        fine = make_new_job()
-        with store.transaction() as connection:
-            store.within(connection).enqueue([fine])
-            with pytest.raises(BreakerOpen):
-                store.within(connection).enqueue([make_new_job(breaker="s3", refuses_open_breaker=True)])
-        assert store.get(fine.id).status is Status.QUEUED
-
-    def test_a_child_waits_instead_of_being_refused(self, store: Store) -> None:
-        """The completion that brings it stands."""
-        open_it(store)
-        enqueue(store)
-        child = make_new_job(breaker="s3", refuses_open_breaker=True)
-        turn: Turn = settle(store, claim_one(store), Completed(), children=(child,))
-        assert len(turn.settled) == 1
-        assert claim(store, 10) == ()
-        assert store.get(child.id).blocked_by == "breaker"
-
-
-class TestIdleKeys:
-    """Keys come and go: a connector that is not there any more leaves no row behind."""
-
-    def test_a_closed_breaker_and_an_unused_limit_are_forgotten_after_a_day(self, store: Store, clock: FakeClock) -> None:
-        """What counts failures, is open, was set by hand or is waited for stays."""
-        for key in ("counting", "open", "closed"):
-            store.open_breaker(key, HOUR)
-        store.reset_breaker("closed")
-        store.reset_breaker("counting")
-        behind(store, 1, "counting")
-        store.turn([ended(claim_one(store))])
-        limits = {"work": Constraint(Limit(concurrency=1))}
-        for key in ("unused", "waited for", "waited for", "run under"):
-            enqueue(store, concurrency_key=key)
-        claims = {one.job.concurrency_key: one for one in claim(store, 10, constraints=limits)}
-        assert claims.keys() == {"unused", "waited for", "run under"}
-        store.turn([ended(claims["unused"])])
-        store.set_limit("key", "by hand", Limit(concurrency=1))
-        claim(store, 10, constraints=limits)
-        store.prune(Retention())
-        assert len(store.breakers()) == 3
-        clock.advance(IDLE_FOR)
-        store.prune(Retention())
-        assert {one.state.key for one in store.breakers()} == {"counting", "open"}
-        assert {one.state.name for one in store.limits()} == {"by hand", "waited for", "run under"}
-
-
-def ids_of(asked: Iterable[NewJob]) -> list[str]:
-    """Of these requests, in order."""
-    return [one.id for one in asked]

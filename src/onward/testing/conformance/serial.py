@@ -169,6 +169,53 @@ class TestSerialOrder:
         store.delete(first.id)
         assert ids(claim(store, 10, constraints=STOPS)) == [second.id]
 
+    @pytest.mark.parametrize("order", [(0, 0), (0, 50), (50, 0)], ids=["later", "of higher priority", "of lower priority"])
+    def test_one_that_a_person_retries_goes_on_and_its_line_with_it(self, store: Store, clock: FakeClock, order: tuple[int, int]) -> None:
+        """It was begun, so it comes before all that were not, and asked too early it must not be forgotten."""
+        of_first, of_others = order
+        (first,) = line(store, 1, priority=of_first)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        second, third = line(store, 2, priority=of_others)
+        clock.advance(1)
+        running = claim_one(store)
+        assert running.id == second.id
+        store.retry(first.id)
+        assert claim(store, 10) == ()
+        assert read(store, first).blocked_by == "serial"
+        turn = store.turn([Settlement(claim=running, outcome=Completed())], demand(10))
+        assert ids(turn.claims) == [first.id]
+        turn = store.turn([Settlement(claim=turn.claims[0], outcome=Completed())], demand(10))
+        assert ids(turn.claims) == [third.id]
+
+    def test_one_that_was_begun_and_that_nobody_told_goes_on_with_the_sweep(self, store: Store, clock: FakeClock) -> None:
+        """It waits in the line itself, so it keeps nobody waiting."""
+        (first,) = line(store, 1)
+        settle(store, claim_one(store), DeadLettered("hopeless"))
+        second, _ = line(store, 2)
+        running = claim_one(store)
+        store.retry(first.id)
+        assert claim(store, 10) == ()
+        with store.transaction() as connection:
+            store.within(connection).settle(Settlement(claim=running, outcome=Completed()))
+        assert running.id == second.id
+        store.sweep()
+        assert ids(claim(store, 10)) == [first.id]
+
+    def test_a_retry_behind_another_dead_letter_goes_on_when_that_is_gone(self, store: Store) -> None:
+        """Where a dead letter stops the line."""
+        dead = line(store, 2)
+        for _ in dead:
+            settle(store, claim_one(store), DeadLettered("hopeless"))
+        (after,) = line(store, 1)
+        assert claim(store, 10, constraints=STOPS) == ()
+        store.retry(dead[0].id)
+        assert claim(store, 10, constraints=STOPS) == ()
+        store.delete(dead[1].id)
+        turn = store.turn(demand=demand(10, constraints=STOPS))
+        assert ids(turn.claims) == [dead[0].id]
+        turn = store.turn([Settlement(claim=turn.claims[0], outcome=Completed())], demand(10, constraints=STOPS))
+        assert ids(turn.claims) == [after.id]
+
     def test_a_long_line_is_moved_aside_in_portions_and_hides_nobody(self, store: Store) -> None:
         """More of it than one turn moves stand before a job of another key."""
         jobs = [enqueue(store, serial_key="k", priority=1)]

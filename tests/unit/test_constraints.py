@@ -92,7 +92,7 @@ KEYS: list[Any] = [
     (lambda: "x", "is a function of one argument, the payload"),
     (lambda one, two: "x", "is a function of one argument, the payload"),
     (awaited, "is an async function: it has to give the key at once"),
-    (5, ""),
+    (5, "is text, or a function of the payload"),
 ]
 RULES: dict[str, Any] = {
     "the breaker's key": lambda key: {"breaker": Breaker(key)},
@@ -117,8 +117,11 @@ def test_a_function_that_fails_on_a_payload_names_the_rule_and_the_job() -> None
     def shop(payload: dict[str, str]) -> str:
         return payload["shop"]
 
+    def send(payload: dict[str, str]) -> None:
+        raise AssertionError("nothing is to be run")
+
     for what, rule in RULES.items():
         with pytest.raises(InvalidPayload, match=f"^{what} of send cannot be made of this payload: KeyError: 'shop'"):
-            define_job("send", print, payload=dict, **rule(shop)).new_job({})
+            define_job("send", send, **rule(shop)).new_job({})
     with pytest.raises(InvalidPayload, match=r"^key of send cannot be made of this payload: KeyError: 'shop'"):
-        define_job("send", print, payload=dict, key=shop).new_job({})
+        define_job("send", send, key=shop).new_job({})

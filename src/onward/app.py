@@ -20,6 +20,7 @@ from onward.handle import JobHandle
 from onward.inspection import Retention
 from onward.jobs import Accepted, EnqueueOptions, NewJob
 from onward.limit import Limit
+from onward.monitor import Monitor
 from onward.options import WorkerOptions, check_worker_options, read_limits, read_many, read_retention, read_subscribers, read_url
 from onward.periodic import Periodic
 from onward.periodic_jobs import PeriodicJobs
@@ -80,6 +81,7 @@ class Onward(JobVerbs):
         self.queue_limits = read_limits(limits)
         self.breakers = Breakers(self.store)
         self.limits = Limits(self.store)
+        self.metrics = Monitor(self.store)
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")

@@ -18,6 +18,8 @@ from onward.rollups import Histogram, Rollup, quantile
 
 Lane: TypeAlias = tuple[str, str]
 """Queue and type."""
+LATEST = timedelta(minutes=5)
+"""How far back ``Metrics.latest`` goes."""
 COUNTED_AS_DONE = ("completed", "dead_lettered", "cancelled")
 LOST = "lost"
 """The outcome of a claim that a sweep took back: its worker died, or was silent for longer than its lease."""
@@ -124,11 +126,13 @@ class Metrics(Struct, frozen=True, kw_only=True):
     """Of what ended: how far back it was counted."""
     backlog: tuple[Backlog, ...] = ()
     flows: tuple[Flow, ...] = ()
+    latest: tuple[Flow, ...] = ()
+    """What ended in the last minutes: the pace of now."""
 
     def drained_in(self, lane: Lane) -> timedelta | None:
-        """How long the jobs of a queue and type that are due take at the pace of the window. None where nothing shows a pace."""
+        """How long the jobs of a queue and type that are due take at the pace of the last minutes. None where nothing shows a pace."""
         depth = sum(one.depth for one in self.backlog if one.lane == lane)
-        pace = sum(one.per_minute for one in self.flows if one.lane == lane)
+        pace = sum(one.per_minute for one in self.latest if one.lane == lane)
         return timedelta(minutes=depth / pace) if pace else None if depth else timedelta(0)
 
 

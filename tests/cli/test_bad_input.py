@@ -38,7 +38,7 @@ def one_line(done: subprocess.CompletedProcess[str], code: int, *parts: str) -> 
         (["jobs", "list", "--limit", "many"], ["'--limit': must be a whole number of at least 1, not 'many'"]),
         (["jobs", "show"], ["Missing argument 'ID'"]),
         (["jobs", "retry"], ["say which jobs: their ids, or --status, --type, --queue, --key or --owner"]),
-        (["stats", "everything"], ["'everything' is not one of 'outstanding'"]),
+        (["stats", "everything"], ["'everything' is not one of 'now', 'outstanding'"]),
         (["stats", "--stuck-after", "soon"], ["--stuck-after 'soon' is not a duration"]),
         (["completion", "tcsh"], ["'tcsh' is not one of"]),
         (["worker", "--concurrency", "0"], ["'--concurrency': must be a whole number from 1 to 10,000, not '0'"]),

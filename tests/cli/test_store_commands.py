@@ -49,7 +49,7 @@ def test_stats_answer_all_six_questions(app: Onward, invoke: Invoke) -> None:
         assert title in result.stdout
     assert "ValueError: cannot do this" in result.stdout
     answers = {answer["question"]: answer["rows"] for answer in lines_of_json(invoke("stats", "--json").stdout)}
-    assert list(answers) == list(QUESTIONS)
+    assert list(answers) == ["now", *QUESTIONS]
     (outstanding,) = answers["outstanding"]  # type: ignore[misc]  # rows are a list
     assert (outstanding["type"], outstanding["status"], outstanding["jobs"]) == ("echo", "queued", 1)
     assert [row["type"] for row in answers["failed"]] == ["fail"]  # type: ignore[index,attr-defined]  # rows are objects

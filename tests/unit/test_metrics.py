@@ -59,10 +59,10 @@ def test_lost_leases_are_told_by_the_minute() -> None:
     ("depth", "done", "drained"),
     [(0, 0, timedelta(0)), (0, 60, timedelta(0)), (120, 60, timedelta(hours=2)), (1, 0, None)],
 )
-def test_the_time_to_drain_is_that_at_the_pace_of_the_window(depth: int, done: int, drained: timedelta | None) -> None:
+def test_the_time_to_drain_is_that_at_the_pace_of_the_last_minutes(depth: int, done: int, drained: timedelta | None) -> None:
     backlog = Backlog(queue="q", type="a", due=depth)
     of_others = Backlog(queue="q", type="b", due=1000)
-    metrics = Metrics(at=NOW, window=HOUR, backlog=(backlog, of_others), flows=(flow(completed=done),) if done else ())
+    metrics = Metrics(at=NOW, window=HOUR, backlog=(backlog, of_others), latest=(flow(completed=done),) if done else ())
     assert metrics.drained_in(("q", "a")) == drained
 
 

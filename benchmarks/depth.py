@@ -14,8 +14,10 @@ KINDS: dict[str, dict[str, str]] = {
     "future": {"scheduled_at": "'2099-01-01T00:00:00.000000Z'"},
     "finished": {"status": "'completed'", "finished_at": _LONG_AGO},
     "unknown": {"type": "'unknown'", "blocked_by": "'type'"},
+    "limited": {"blocked_by": "'limit'", "concurrency_key": "'key' || (i % 1000)"},
+    "waiting": {"priority": "0"},
 }
-"""Rows of a type that no worker knows are blocked: the first claims have moved them aside."""
+"""Rows of a type that no worker knows are blocked: the first claims have moved them aside. So are those that wait for a limit."""
 _USUAL = {
     "type": "'async-0'",
     "queue": "'default'",
@@ -48,7 +50,21 @@ def seed(place: Place, kind: str, rows: int) -> None:
     else:
         table, number, count = "onward.jobs", "lpad(i::text, 26, '0')", f"generate_series({first}::bigint, {last}) AS n (i)"
     place.execute(f"INSERT INTO {table} (id, {', '.join(values)}) SELECT {number}, {', '.join(values.values())} FROM {count}")
+    if kind == "limited":
+        _seed_limits(place)
     place.settle_down()
+
+
+def _seed_limits(place: Place) -> None:
+    """A rate for each key, of which nothing comes back for a day."""
+    if place.store == "sqlite":
+        table, far = "onward_limits", "'2099-01-01T00:00:00.000000Z'"
+        numbers = "(WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) SELECT i FROM n)"
+    else:
+        table, far, numbers = "onward.limits", "'2099-01-01T00:00:00Z'::timestamptz", "generate_series(0, 999) AS n (i)"
+    values = f"'key', 'key' || i, '1/d', 1, {'1' if place.store == 'sqlite' else 'true'}, {far}, {far}, {far}"
+    columns = "kind, name, rate, burst, is_by_hand, spent_until, check_at, updated_at"
+    place.execute(f"INSERT INTO {table} ({columns}) SELECT {values} FROM {numbers}")
 
 
 def behind(kinds: tuple[str, ...], rows: int, measure: Measure) -> Measure:
@@ -60,6 +76,37 @@ def _behind(place: Place, *, kinds: tuple[str, ...], rows: int, measure: Measure
     for kind in kinds:
         seed(place, kind, rows)
     return measure(place)
+
+
+def seed_rollups(place: Place) -> None:
+    """What ten types of jobs have left of the last two hours, each minute in two rows."""
+    times = '{"waited":{"97":40,"120":15,"145":5},"ran":{"88":40,"110":15,"140":5}}'
+    if place.store == "sqlite":
+        table, minute = "onward_rollups", "strftime('%Y-%m-%dT%H:%M', 'now', '-' || m || ' minutes')"
+        numbers = "(WITH RECURSIVE n (m) AS (SELECT 0 UNION ALL SELECT m + 1 FROM n WHERE m < 119) SELECT m FROM n)"
+        types = "(WITH RECURSIVE t (k) AS (SELECT 0 UNION ALL SELECT k + 1 FROM t WHERE k < 9) SELECT k FROM t)"
+    else:
+        table = "onward.rollups"
+        minute = "to_char((now() - m * interval '1 minute') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI')"
+        numbers, types = "generate_series(0, 119) AS n (m)", "generate_series(0, 9) AS t (k)"
+    for outcome in ("completed", "retried"):
+        place.execute(
+            f"INSERT INTO {table} (minute, queue, type, outcome, worker, count, histogram) "
+            f"SELECT {minute}, 'default', 'type' || k, '{outcome}', 'w', 60, '{times}' FROM {numbers} CROSS JOIN {types}"
+        )
+
+
+def sweeps(place: Place, *, count: int = 20) -> Figures:
+    """How long a sweep takes that finds nothing to do."""
+    place.settle_down()
+    return run_role(place, "sweeps", count=count)
+
+
+def looks(place: Place, *, count: int = 20) -> Figures:
+    """How long a look at the metrics takes, by what is looked at."""
+    seed_rollups(place)
+    place.settle_down()
+    return run_role(place, "looks", count=count)
 
 
 def claims(place: Place, *, ready: int, count: int = 100) -> Figures:

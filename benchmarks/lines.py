@@ -49,6 +49,7 @@ def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
     yield from _bulk_cancels(store, scale)
     yield from _logs(store, scale)
     yield from _depths(store, seconds, scale)
+    yield from _others(store, scale)
     yield from _endures(store, seconds, scale)
 
 
@@ -169,6 +170,34 @@ def _depths(store: str, seconds: float, scale: float) -> Iterator[Line]:
         against=Side("onward", partial(depth.claims, ready=1_000)),
         figure="p95_us",
         most=1.5,
+    )
+
+
+def _others(store: str, scale: float) -> Iterator[Line]:
+    """Beside jobs that wait for others, and for those who only look."""
+    blocked, least = int(200_000 * scale), partial(depth.claims, ready=1_000)
+    yield Line(
+        name=f"claims beside {blocked:,} that wait for a limit",
+        store=store,
+        onward=Side("onward", depth.behind(("limited",), blocked, least)),
+        against=Side("onward", least),
+        figure="p95_us",
+        most=1.2,
+    )
+    yield Line(
+        name=f"sweep of {blocked:,} that wait for a limit",
+        store=store,
+        onward=Side("onward", depth.behind(("limited",), blocked, depth.sweeps)),
+        figure="sweep_p50_ms",
+    )
+    finished, waiting = int(1_000_000 * scale), int(100_000 * scale)
+    seeded = depth.behind(("finished",), finished, depth.behind(("waiting",), waiting, depth.looks))
+    yield Line(
+        name=f"look at metrics over {finished:,} finished and {waiting:,} waiting",
+        store=store,
+        onward=Side("onward", seeded),
+        figure="flows_p50_ms",
+        limits={"backlog_p50_ms": 50.0, "flows_p50_ms": 50.0, "totals_p50_ms": 50.0},
     )
 
 

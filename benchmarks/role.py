@@ -29,6 +29,10 @@ LEAST_SECONDS = 2.0
 """How long a role of single requests goes on, unless it is given another time."""
 BEGINS = "begins"
 """A line of its own before the figures, by which another process hears that a role is warm."""
+ROLES = (
+    *("one", "producer", "threads", "awaiting", "bulk", "tables", "fill", "ping"),
+    *("claims", "sweeps", "looks", "cancel", "worker"),
+)
 CLAIMER = "benchmark:1:claims"
 """In whose name jobs are claimed that nobody runs."""
 
@@ -37,9 +41,7 @@ def main() -> int:
     """Do what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.role")
     parser.add_argument("subject", help="onward, raw, or a peer")
-    parser.add_argument(
-        "role", choices=("one", "producer", "threads", "awaiting", "bulk", "tables", "fill", "ping", "claims", "cancel", "worker")
-    )
+    parser.add_argument("role", choices=ROLES)
     parser.add_argument("--job", default="async-0", choices=JOBS)
     parser.add_argument("--count", type=int, default=0, help="jobs, for bulk, fill and ping; for cancel, after how many it is stopped once")
     parser.add_argument("--callers", type=int, default=1)
@@ -214,6 +216,20 @@ class AwaitedSender(Sender):
         return quantiles(latencies, last - began)
 
 
+def _milliseconds(acts: dict[str, Callable[[], object]], count: int) -> dict[str, float]:
+    """How long each takes, the median and the longest."""
+    found: dict[str, float] = {}
+    for name, act in acts.items():
+        act()
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            act()
+            times.append((time.perf_counter() - began) * 1e3)
+        found |= {f"{name}_p50_ms": sorted(times)[len(times) // 2], f"{name}_max_ms": max(times)}
+    return found
+
+
 class OnwardSender(Sender):
     """As an application asks."""
 
@@ -267,6 +283,17 @@ class OnwardSender(Sender):
             latencies.append(now - last)
             last = now
         return {**quantiles(latencies, last - began), "claimed": claimed}
+
+    def sweeps(self, given: argparse.Namespace) -> dict[str, float]:
+        """As a worker sweeps that knows all types."""
+        types, constraints = self._app.definitions.leases(), self._app.definitions.constraints()
+        return _milliseconds({"sweep": lambda: self._app.store.sweep(types, constraints=constraints)}, given.count)
+
+    def looks(self, given: argparse.Namespace) -> dict[str, float]:
+        """As `onward stats now` and a scraper look."""
+        store = self._app.store
+        looks: dict[str, Callable[[], object]] = {"backlog": store.backlog, "flows": self._app.metrics.look, "totals": store.totals}
+        return _milliseconds(looks, given.count)
 
     def awaiting(self, given: argparse.Namespace) -> dict[str, float]:
         """Many callers on one event loop."""

@@ -215,17 +215,18 @@ SELECT asked.key, (
 ) FROM json_array_elements_text(:keys::text::json) AS asked (key);
 
 -- name: ripe
--- The breakers and the keys with a limit whose waiting jobs may go on at some moment, the earliest first.
+-- The breakers and the keys with a limit whose waiting jobs may go on by now, those that may so for longest first.
 SELECT kind, name, {at_text} FROM (
-    SELECT 'breaker' AS kind, key AS name, retry_at AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL
-    UNION ALL SELECT kind, name, check_at FROM {prefix}limits WHERE check_at IS NOT NULL
+    SELECT 'breaker' AS kind, key AS name, retry_at AS at FROM {prefix}breakers
+    WHERE retry_at IS NOT NULL AND retry_at <= :now::text::timestamptz
+    UNION ALL SELECT kind, name, check_at FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at <= :now::text::timestamptz
 ) AS moment ORDER BY at LIMIT :limit::bigint;
 
 -- name: next_ripe
 -- The first of those moments after this one.
 SELECT {least_at} FROM (
-    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :now::text::timestamptz
-    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :now::text::timestamptz
+    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :after::text::timestamptz
+    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :after::text::timestamptz
 ) AS moment;
 
 -- name: forget_moments

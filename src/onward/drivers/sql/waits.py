@@ -7,7 +7,7 @@ Who is refused is judged under the keys that it shares (``hold_keys``), and who 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from onward.turn import Settlement
 
 RIPE_AT_ONCE = 100
 """Keys whose time has come, and that one claim looks at."""
+LONG_AGO = write_instant(datetime.min.replace(tzinfo=UTC))
 
 
 class Shared(Struct, frozen=True):
@@ -163,22 +164,22 @@ def _let(reason: BlockedBy, key: str, most: int, now: datetime) -> Operation[int
 
 def let_ripe(now: datetime) -> Operation[datetime | None]:
     """Let those ask again whose breaker, or whose rate, says that their moment has come. Gives the first moment after this one."""
-    rows = [row for row in (yield Statement("ripe", {"limit": RIPE_AT_ONCE})) if isinstance(row[1], str)]
     now_text = write_instant(now)
-    ripe = [row for row in rows if row[2] <= now_text]
-    later = [row[2] for row in rows if row[2] > now_text]
+    first = (yield Statement("next_ripe", {"after": LONG_AGO}))[0][0]
+    if first is None or first > now_text:  # in most claims nothing is ripe, and this is all
+        return _instant(first)
+    rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE, "now": now_text})
+    ripe = [row for row in rows if isinstance(row[1], str)]
     names = sorted(f"{'breaker' if kind == 'breaker' else 'limit'}:{name}" for kind, name, _ in ripe)
-    if ripe:
-        ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
-        yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and f"limit:{name}" in ours], now)
-        yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and f"breaker:{name}" in ours], now)
-        return now if len(ripe) == RIPE_AT_ONCE else (yield from next_ripe(now))
-    return _instant(min(later)) if later else None
+    ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
+    yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and f"limit:{name}" in ours], now)
+    yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and f"breaker:{name}" in ours], now)
+    return now if len(ripe) == RIPE_AT_ONCE else (yield from next_ripe(now))
 
 
 def next_ripe(now: datetime) -> Operation[datetime | None]:
     """When the next of those that wait for a breaker or a rate may ask again, after this moment."""
-    return _instant((yield Statement("next_ripe", {"now": write_instant(now)}))[0][0])
+    return _instant((yield Statement("next_ripe", {"after": write_instant(now)}))[0][0])
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -190,18 +190,16 @@ SELECT asked.value, (
 ) FROM json_each(:keys) AS asked;
 
 -- name: ripe
--- The breakers and the keys with a limit whose waiting jobs may go on at some moment, the earliest first.
--- What is no text was written by hand.
-SELECT * FROM (
-    SELECT 'breaker', +key, retry_at AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL
-    UNION ALL SELECT kind, +name, check_at AS at FROM {prefix}limits WHERE check_at IS NOT NULL
-) WHERE typeof(at) = 'text' ORDER BY at LIMIT :limit;
+-- The breakers and the keys with a limit whose waiting jobs may go on by now, those that may so for longest first.
+SELECT 'breaker', +key, retry_at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at <= :now
+UNION ALL SELECT kind, +name, check_at FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at <= :now
+ORDER BY 3 LIMIT :limit;
 
 -- name: next_ripe
--- The first of those moments after this one.
+-- The first of those moments after this one. Bytes, which come after all text, were written by hand.
 SELECT min(at) FROM (
-    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :now AND typeof(retry_at) = 'text'
-    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :now AND typeof(check_at) = 'text'
+    SELECT min(retry_at) AS at FROM {prefix}breakers WHERE retry_at IS NOT NULL AND retry_at > :after AND retry_at < x''
+    UNION ALL SELECT min(check_at) FROM {prefix}limits WHERE check_at IS NOT NULL AND check_at > :after AND check_at < x''
 );
 
 -- name: forget_moments

@@ -14,6 +14,7 @@ import onward
 PUBLIC_NAMES = {
     "CONNECTION_ERRORS",
     "Breaker",
+    "AlertNotFound",
     "BreakerOpen",
     "Cancel",
     "DuplicateJob",

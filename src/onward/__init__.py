@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onward.context import JobContext
     from onward.definition import JobDefinition, define_job, job
     from onward.errors import (
+        AlertNotFound,
         BreakerOpen,
         DuplicateJob,
         DurabilityWarning,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONNECTION_ERRORS",
+    "AlertNotFound",
     "Breaker",
     "BreakerOpen",
     "Cancel",

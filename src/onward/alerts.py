@@ -34,6 +34,13 @@ class Alert(Struct, frozen=True, kw_only=True):
     resolved_at: datetime | None = None
 
 
+class Told(Struct, frozen=True):
+    """Alerts of which nobody was told yet: from now on somebody is."""
+
+    opened: tuple[Alert, ...] = ()
+    resolved: tuple[Alert, ...] = ()
+
+
 class NewAlert(Struct, frozen=True, kw_only=True):
     """What is to be told."""
 

@@ -20,7 +20,7 @@ from onward.handle import JobHandle
 from onward.inspection import Retention
 from onward.jobs import Accepted, EnqueueOptions, NewJob
 from onward.limit import Limit
-from onward.monitor import Monitor
+from onward.monitor import Alerts, Monitor
 from onward.options import WorkerOptions, check_worker_options, read_limits, read_many, read_retention, read_subscribers, read_url
 from onward.periodic import Periodic
 from onward.periodic_jobs import PeriodicJobs
@@ -82,6 +82,7 @@ class Onward(JobVerbs):
         self.breakers = Breakers(self.store)
         self.limits = Limits(self.store)
         self.metrics = Monitor(self.store)
+        self.alerts = Alerts(self.store)
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")

@@ -352,8 +352,8 @@ class Store(Driver, WaitVerbs, SightVerbs):
         """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
 
         Keys of a window or for ever outlive the job. Also deletes keys whose window is over, makes one row of the workers' rollups of
-        minutes that are older than five, counts them into what has ever ended, and deletes rollups and records of actions past their own
-        retention.
+        minutes that are older than five, counts them into what has ever ended, and deletes rollups, records of actions and
+        alerts that are over past their own retention.
         """
 
     @abstractmethod

@@ -102,6 +102,13 @@ class BreakerOpen(OnwardError):
         self.alert_id = alert_id
 
 
+class AlertNotFound(OnwardError):
+    """No alert has this id: there never was one, or it was over for longer than alerts are kept."""
+
+    def __init__(self, alert_id: str) -> None:
+        super().__init__(f"there is no alert {alert_id!r}: 'onward alerts list' shows those that are open, and '--all' those that are over")
+
+
 class JobNotFound(OnwardError):
     """No job has this id, or the asker may not see it. The same error for both."""
 

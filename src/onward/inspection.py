@@ -95,8 +95,8 @@ class JobFilter(Struct, frozen=True, kw_only=True):
 class Retention:
     """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 
-    ``rollups`` is how long the counts of each minute are kept, and ``actions`` the record of who did what to how many: both outlive the
-    jobs.
+    ``rollups`` is how long the counts of each minute are kept, ``actions`` the record of who did what to how many, and
+    ``alerts`` those that are over: all of them outlive the jobs.
 
     Raises ``InvalidDefinition`` for what is no duration.
     """
@@ -109,12 +109,14 @@ class Retention:
         dead_letter: timedelta | float | str | None = None,
         rollups: timedelta | float | str | None = "90d",
         actions: timedelta | float | str | None = "90d",
+        alerts: timedelta | float | str | None = "90d",
     ) -> None:
         self.completed = _read_age("completed", completed)
         self.cancelled = _read_age("cancelled", cancelled)
         self.dead_letter = _read_age("dead_letter", dead_letter)
         self.rollups = _read_age("rollups", rollups)
         self.actions = _read_age("actions", actions)
+        self.alerts = _read_age("alerts", alerts)
 
     def by_status(self) -> dict[Status, timedelta]:
         """Which final statuses are pruned at all, and after how long."""

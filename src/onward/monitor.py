@@ -1,10 +1,12 @@
-"""``app.metrics``: what the queue does and why, for programs and for Prometheus."""
+"""``app.metrics`` and ``app.alerts``: what the queue does and why, and what people should know of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from onward.actions import check_actor
+from onward.alerts import Alert
 from onward.awaited import awaited
 from onward.definition import Duration
 from onward.driver import Store
@@ -12,6 +14,7 @@ from onward.durations import parse_duration
 from onward.errors import InvalidTime
 from onward.metrics import LATEST, Metrics, flows
 from onward.rollups import minute_of
+from onward.verbs import check_before, check_limit
 
 WINDOW = timedelta(hours=1)
 SHORTEST_WINDOW = timedelta(minutes=1)
@@ -59,3 +62,31 @@ class Monitor:
 
     alook = awaited(look)
     aprometheus = awaited(prometheus)
+
+
+class Alerts:
+    """What people should know of: one alert is open for each cause, until it is over. Each verb has an awaited twin, such as ``alist``."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, *, is_open: bool | None = True, limit: int = 50, before: str | None = None) -> list[Alert]:
+        """Those that are open, newest first; with ``is_open=False`` those that are over, with None both.
+
+        ``before`` is the last id of the page before. Those that are over are kept for ``Retention(alerts="90d")``. Raises
+        ``InvalidDefinition`` for what cannot be asked.
+        """
+        page = None if before is None else check_before(before, "an alert")
+        return self._store.alerts(is_open=is_open, limit=check_limit(limit), before=page)
+
+    def get(self, alert_id: str) -> Alert:
+        """One of them. Raises ``AlertNotFound``."""
+        return self._store.alert(alert_id)
+
+    def acknowledge(self, alert_id: str, *, actor: str = "") -> Alert:
+        """Write down that somebody has seen it. Who was first stays. Raises ``AlertNotFound``."""
+        return self._store.acknowledge_alert(alert_id, actor=check_actor(actor))
+
+    alist = awaited(list)  # noqa: A003 - the method is meant
+    aget = awaited(get)
+    aacknowledge = awaited(acknowledge)

@@ -61,9 +61,9 @@ class JobVerbs:
         before: JobHandle | str | None = None,
     ) -> list[Job]:
         """Read jobs, newest first; ``before`` is the last id of the page before. Raises ``InvalidDefinition`` for what cannot be asked."""
-        before_id = None if before is None else _check_before(id_of(before, "find(before=...)"), "a job")
+        before_id = None if before is None else check_before(id_of(before, "find(before=...)"), "a job")
         where = _filter(status, definition, queue, key, owner)
-        return self.store.find(where, limit=_check_limit(limit), before=before_id)
+        return self.store.find(where, limit=check_limit(limit), before=before_id)
 
     def history(self, job_id: JobHandle | str, *, owner: str | None = None) -> list[Attempt]:
         """The attempts of a job that were kept, oldest first. Raises ``JobNotFound``, also for another owner's job."""
@@ -135,7 +135,7 @@ class JobVerbs:
 
         Kept for ``Retention(actions="90d")``. Raises ``InvalidDefinition`` for what cannot be asked.
         """
-        return self.store.actions(limit=_check_limit(limit), before=None if before is None else _check_before(before, "an action"))
+        return self.store.actions(limit=check_limit(limit), before=None if before is None else check_before(before, "an action"))
 
     # What a web handler asks of a store while others wait for its loop.
     aget = awaited(get)
@@ -154,13 +154,15 @@ class JobVerbs:
     aactions = awaited(actions)
 
 
-def _check_before(before: str, what: str) -> str:
+def check_before(before: str, what: str) -> str:
+    """Give the last id of a page back if it can be one. Raises ``InvalidDefinition``."""
     if not is_id(before):
         raise InvalidDefinition(f"before= is the id of {what}, 26 characters, not {shown(before)}")
     return before
 
 
-def _check_limit(limit: int) -> int:
+def check_limit(limit: int) -> int:
+    """Give the length of a page back if it can be one. Raises ``InvalidDefinition``."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= HIGHEST_COUNT:
         raise InvalidDefinition(f"limit= is a whole number from 1 to {HIGHEST_COUNT:,}, not {shown(limit)}")
     return limit

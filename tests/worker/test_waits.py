@@ -208,3 +208,23 @@ def test_a_line_is_ordered_by_what_was_asked_for(store: MemoryStore, make_worker
     clock.advance(10)
     work_off(make_worker(job, concurrency=4))
     assert order == [0, 1, 2, 3]
+
+
+def test_an_opening_and_its_end_are_logged_once(store: MemoryStore, make_worker: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """By the sweep of whichever worker comes first."""
+    caplog.set_level("INFO", logger="onward.worker")
+    store.open_breaker("s3", timedelta(minutes=30))
+    (alert,) = store.alerts()
+    workers = [make_worker(define_job("note", lambda: None)) for _ in range(2)]
+
+    def told() -> list[str]:
+        for worker in workers:
+            worker.sweeper.tick()
+        lines = [record.getMessage() for record in caplog.records if alert.id in record.getMessage()]
+        caplog.clear()
+        return lines
+
+    assert told() == [f"alert {alert.id} (breaker_open): the breaker s3 was opened by hand: its jobs wait"]
+    store.reset_breaker("s3")
+    assert told() == [f"alert {alert.id} (breaker_open) is over: the breaker s3 was opened by hand: its jobs wait"]
+    assert told() == []

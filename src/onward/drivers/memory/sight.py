@@ -6,11 +6,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from onward.alerts import Alert, Told
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.verbs import VerbsOfWaits
+from onward.errors import AlertNotFound
 from onward.inspection import MOST_COUNTED
 from onward.jobs import Job
 from onward.metrics import Backlog, Lane, Total, add_rollups
+from onward.outcome import storable
 from onward.status import Status
 
 
@@ -24,6 +27,37 @@ class VerbsOfSight(VerbsOfWaits):
     def totals(self) -> list[Total]:
         with self._reading() as tables:
             return add_rollups(tables.totals.values(), tables.uncounted())
+
+    def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:
+        with self._reading() as tables:
+            found = sorted(tables.alerts.values(), key=lambda one: one.id, reverse=True)
+        return [one for one in found if (is_open is None or (one.resolved_at is None) == is_open) and (before is None or one.id < before)][
+            :limit
+        ]
+
+    def alert(self, alert_id: str) -> Alert:
+        with self._reading() as tables:
+            if alert_id not in tables.alerts:
+                raise AlertNotFound(storable(alert_id))
+            return tables.alerts[alert_id]
+
+    def acknowledge_alert(self, alert_id: str, *, actor: str = "") -> Alert:
+        with self._writing() as tables:
+            found = tables.alerts.get(alert_id)
+            if found is None:
+                raise AlertNotFound(storable(alert_id))
+            if found.acknowledged_at is None:
+                found = replace(found, acknowledged_at=self.clock.now(), acknowledged_by=actor)
+                tables.put_alert(found)
+            return found
+
+    def tell_alerts(self) -> Told:
+        with self._writing() as tables:
+            found = sorted(tables.alerts.values(), key=lambda one: one.id)
+            opened = [one for one in found if (one.id, "opened") not in tables.told]
+            resolved = [one for one in found if one.resolved_at is not None and (one.id, "resolved") not in tables.told]
+            tables.told |= {(one.id, "opened") for one in opened} | {(one.id, "resolved") for one in resolved}
+        return Told(tuple(opened), tuple(resolved))
 
 
 def _backlog(tables: Tables, now: datetime) -> list[Backlog]:

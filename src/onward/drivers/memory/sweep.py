@@ -78,8 +78,16 @@ def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> in
         tables.remove_key(name)
     _merge_rollups(tables, now, retention.rollups)
     actions.prune(tables, retention.actions, limit, now)
+    _prune_alerts(tables, retention.alerts, limit, now)
     forget_idle(tables, now - IDLE_FOR)
     return min(len(old), limit)
+
+
+def _prune_alerts(tables: Tables, kept_for: timedelta | None, limit: int, now: datetime) -> None:
+    if kept_for is not None:
+        over = [(one.resolved_at, one.id) for one in tables.alerts.values() if one.resolved_at and one.resolved_at <= now - kept_for]
+        for _, alert_id in sorted(over)[:limit]:
+            tables.remove_alert(tables.alerts[alert_id])
 
 
 def _merge_rollups(tables: Tables, now: datetime, kept_for: timedelta | None) -> None:

@@ -64,6 +64,8 @@ class Tables:
         self.breakers: dict[str, BreakerState] = {}
         self.limits: dict[tuple[LimitKind, str], LimitState] = {}
         self.alerts: dict[str, Alert] = {}
+        self.told: frozenset[tuple[str, str]] = frozenset()
+        """Of which alerts, and whether of their opening or their end, somebody was told."""
         self.changed: dict[tuple[str, str], datetime] = {}
         """When each breaker and each limit was written last."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -75,6 +77,7 @@ class Tables:
         other.blocked, other.paused, other.periodic = self.blocked.copy(), self.paused.copy(), self.periodic.copy()
         other.actions, other.behind, other.breakers = self.actions.copy(), self.behind.copy(), self.breakers.copy()
         other.limits, other.alerts, other.changed = self.limits.copy(), self.alerts.copy(), self.changed.copy()
+        other.told = self.told
         other.totals, other.counted_until = self.totals.copy(), self.counted_until
         other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
@@ -178,6 +181,9 @@ class Tables:
 
     def put_alert(self, alert: Alert) -> None:
         self._put(self.alerts, alert.id, alert)
+
+    def remove_alert(self, alert: Alert) -> None:
+        self._put(self.alerts, alert.id, _ABSENT)
 
     def put_action(self, action: Action) -> None:
         self._put(self.actions, action.id, action)

@@ -291,6 +291,7 @@ class PostgresStore(VerbsForPeople):
             "merged_within": MERGED_WITHIN.total_seconds(),
             "rollups_age": None if retention.rollups is None else retention.rollups.total_seconds(),
             "idle_age": IDLE_FOR.total_seconds(),
+            "alerts_age": None if retention.alerts is None else retention.alerts.total_seconds(),
             "actions_age": None if retention.actions is None else retention.actions.total_seconds(),
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:

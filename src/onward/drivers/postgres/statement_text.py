@@ -25,7 +25,7 @@ HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
 LOCKS_OF_KIND = 1024
 """So many advisory locks stand for all breakers, so many for all serial keys, and so many for all limits: a power of two."""
-FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql", "questions.sql", "examine.sql")
+FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql", "alerts.sql", "questions.sql", "examine.sql")
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
 PLAN_TO_SEEK = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}

@@ -755,6 +755,8 @@ OR EXISTS (
     SELECT FROM {prefix}rollups
     WHERE minute >= coalesce((SELECT since FROM {prefix}totals WHERE queue = '' AND type = '' AND outcome = ''), '')
         AND minute < to_char(({moment} - :merged_after::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
+) OR EXISTS (
+    SELECT FROM {prefix}alerts WHERE resolved_at IS NOT NULL AND resolved_at <= {moment} - :alerts_age::double precision * interval '1 second'
 ) OR EXISTS (SELECT FROM {prefix}actions WHERE began_at <= {moment} - :actions_age::double precision * interval '1 second')
 OR EXISTS (
     SELECT FROM {prefix}breakers

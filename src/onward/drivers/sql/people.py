@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from onward.drivers.sql import actions
+from onward.drivers.sql import actions, alerts
 from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import COLUMNS, read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
@@ -246,7 +246,7 @@ def _lost(claim: Claim) -> LeaseLost:
 
 def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
     """Delete at most ``limit`` final jobs past their retention, and as many of each of these: keys whose window is over, old records of
-    actions, and breakers and limits of keys that nobody has needed for ``IDLE_FOR``.
+    actions, alerts that are over, and breakers and limits of keys that nobody has needed for ``IDLE_FOR``.
     """
     deleted: list[str] = []
     for status, age in retention.by_status().items():
@@ -258,6 +258,7 @@ def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
         yield Statement("delete_history", {"ids": as_json(deleted)})
     yield Statement("prune_keys", {"now": write_instant(now), "limit": limit})
     yield from actions.prune(retention.actions, limit, now)
+    yield from alerts.prune(retention.alerts, limit, now)
     idle = {"before": write_instant(now - IDLE_FOR), "limit": limit}
     yield Statement("prune_breakers", idle)
     yield Statement("prune_limits", idle)

@@ -30,12 +30,13 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits many many_keys "
-    "metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
+    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits many "
+    "many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
 from onward.testing.conformance.actions import TestActions, TestActionsOnQueues  # noqa: E402
+from onward.testing.conformance.alerts import TestAlerts  # noqa: E402
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
 from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
@@ -71,6 +72,7 @@ __all__ = [
     "TestActAsAlone",
     "TestActions",
     "TestActionsOnQueues",
+    "TestAlerts",
     "TestArrows",
     "TestArrowsOfAPerson",
     "TestAskedToCancel",

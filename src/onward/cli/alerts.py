@@ -1,0 +1,124 @@
+"""``onward alerts``: list, show, acknowledge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from onward.cli.actor import actor_option, user_at_host
+from onward.cli.output import escape, put, put_json, relative, say, usage_error, utc
+from onward.cli.target import app_option, json_option, open_store, url_option
+from onward.cli.whole_number import WholeNumber
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from onward.alerts import Alert
+
+
+@click.group()
+@app_option
+@url_option
+def command() -> None:
+    """Look at what people should know of, and say that somebody does."""
+
+
+@command.command("list")
+@click.option("--all", "is_all", is_flag=True, help="Also those that are over.")
+@click.option("--limit", type=WholeNumber(min=1), default=50, show_default=True, help="At most so many.")
+@click.option("--before", metavar="ID", help="Only older ones: the last id of the page before.")
+@json_option
+@app_option
+@url_option
+def list_alerts(is_all: bool, limit: int, before: str | None, as_json: bool) -> None:
+    """List the alerts that are open, newest first. Of one cause one is open at most; it is resolved by itself when that is over."""
+    from onward.cli.tables import put_table
+
+    page = None if before is None else _id("--before", before)
+    with open_store() as store:
+        found = store.alerts(is_open=None if is_all else True, limit=limit, before=page)
+        now = store.clock.now()
+    if as_json:
+        for one in found:
+            put_json(_as_json(one))
+        return
+    if not found:
+        say("No alerts." if is_all else "No alerts are open.")
+        return
+    rows = [(one.id, one.severity, one.category, relative(one.opened_at, now), _standing(one, now), escape(one.message)) for one in found]
+    put_table(("id", "severity", "category", "opened", "now", "message"), rows)
+    if len(found) == limit:
+        say(f"There may be more: --before {escape(found[-1].id)}")
+
+
+@command.command()
+@click.argument("alert_id", metavar="ID")
+@json_option
+@app_option
+@url_option
+def show(alert_id: str, as_json: bool) -> None:
+    """Show one alert: what it is about, since when, and who has seen it."""
+    with open_store() as store:
+        found = store.alert(_id("ID", alert_id))
+        now = store.clock.now()
+    if as_json:
+        put_json(_as_json(found))
+        return
+    lines = [
+        ("alert", found.id),
+        ("category", found.category),
+        ("severity", found.severity),
+        ("message", found.message),
+        ("opened", f"{utc(found.opened_at)} ({relative(found.opened_at, now)})"),
+        ("now", _standing(found, now)),
+        ("context", found.context),
+    ]
+    for label, value in lines:
+        put(f"{label:<8}  {escape(value)}")
+
+
+@command.command()
+@click.argument("alert_id", metavar="ID")
+@actor_option
+@json_option
+@app_option
+@url_option
+def acknowledge(alert_id: str, actor: str | None, as_json: bool) -> None:
+    """Write down that somebody has seen an alert. Who was first stays."""
+    with open_store() as store:
+        found = store.acknowledge_alert(_id("ID", alert_id), actor=user_at_host() if actor is None else actor)
+        now = store.clock.now()
+    if as_json:
+        put_json(_as_json(found))
+    else:
+        put(f"{found.id}: {escape(_standing(found, now))}")
+
+
+def _standing(alert: Alert, now: datetime) -> str:
+    if alert.resolved_at is not None:
+        return f"over since {relative(alert.resolved_at, now)}" if alert.resolved_at < now else "over"
+    if alert.acknowledged_at is not None:
+        by = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
+        return f"acknowledged {relative(alert.acknowledged_at, now)}{by}"
+    return "open"
+
+
+def _as_json(alert: Alert) -> dict[str, Any]:
+    from json import loads
+
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.to_builtins(alert)
+    try:
+        return {**fields, "context": loads(alert.context)}
+    except (ValueError, RecursionError):  # written by hand
+        return fields
+
+
+def _id(option: str, text: str) -> str:
+    from onward.ids import is_id
+
+    if not is_id(found := text.strip().upper()):
+        raise usage_error(f"{option} is the id of an alert, 26 characters, not {text!r:.60}")
+    return found

@@ -33,6 +33,12 @@ aside() {  # aside NAME COMMAND...: beside what comes next, with its output kept
     ( began=$SECONDS; "$@" > "$room/$name.log" 2>&1; echo "$? $((SECONDS - began))" > "$room/$name.code" ) &
 }
 
+after() {  # after NAME COMMAND...: once what runs aside under that name is over
+    while [ ! -e "$room/$1.code" ]; do sleep 1; done
+    shift
+    "$@"
+}
+
 together() {  # wait for what was begun aside
     local name code took
     wait
@@ -51,11 +57,11 @@ trap 'rm -rf "$room"' EXIT
 asides=()
 echo "torture, tier $tier, seed $seed"
 if [ "$tier" = release ]; then
-    # These two use one core each.
-    aside "system calls" $python -m tests.torture.syscalls --tier release --seed "$seed"
+    # On two cores: the histories take one as long as the other two parts together take the other.
     aside "simulated histories" $python -m tests.simulation --histories 50000 --seed "$seed" --jobs 1
+    aside "system calls" $python -m tests.torture.syscalls --tier release --seed "$seed"
+    aside "power loss" after "system calls" $python -m tests.torture.power_loss --tier release --seed "$seed"
     together
-    try "power loss" $python -m tests.torture.power_loss --tier release --seed "$seed"
     try "fleets" $python -m tests.torture --tier release --seed "$seed"
     try "planted bugs" $python -m tests.planted
     try "stops" env STOP_ROUNDS=25 $python -m pytest -q -s -p no:cacheprovider tests/acceptance/test_stops.py

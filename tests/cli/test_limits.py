@@ -103,6 +103,27 @@ def test_a_limit_that_is_not_there_is_answered_with_the_one_that_is_meant(app: O
     assert invoke("limits", "clear", "--key", "mail").stderr == "Error: there is no limit of key 'mail'\n"
 
 
+def test_a_limit_of_a_job_that_has_no_key_is_refused(onward: Run) -> None:
+    """Its name looks like a key, and nothing would be limited."""
+    onward("-A", "shop:app", "migrate")
+    result = onward("-A", "shop:app", "limits", "set", "--key", "send-welcome", "--concurrency", "1")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: jobs of send-welcome have no concurrency key, so this would limit nothing: "
+        "give their definition limit=Limit(...), or set a limit of their queue: --queue mail\n"
+    )
+
+
+def test_a_key_that_nobody_knows_is_limited_and_told(onward: Run) -> None:
+    onward("-A", "shop:app", "migrate")
+    onward("-A", "shop:app", "limits", "set", "--key", "shop:ada", "--concurrency", "1")
+    result = onward("-A", "shop:app", "limits", "set", "--key", "shop:aad", "--concurrency", "1")
+    assert (result.returncode, result.stdout) == (0, "key shop:aad: 1 at once\n")
+    assert result.stderr == (
+        "No job of the application has the concurrency key 'shop:aad', and no limit of it was ever reached: did you mean 'shop:ada'?\n"
+    )
+
+
 def test_a_queue_that_nobody_knows_is_limited_and_told(onward: Run) -> None:
     """Whoever misspells it in a hurry would believe that it is slowed down."""
     onward("-A", "shop:app", "migrate")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onward import Cancel, Event, JobContext, Onward, OnwardError, RetryPolicy, Snooze, Status, define_job
+from onward import Cancel, Event, JobContext, Limit, Onward, OnwardError, RetryPolicy, Snooze, Status, define_job
 from onward.definition import JobDefinition
 from onward.inspection import JobFilter
 from onward.jobs import NewJob
@@ -218,3 +218,13 @@ def test_a_test_on_an_event_loop_awaits_adrain(app: Onward, desk: Desk) -> None:
 
     assert asyncio.run(scenario()) == {"completed": 2}
     assert desk.seen == [1, (Number, 2, 1)]
+
+
+def test_limits_of_queues_hold_as_in_a_worker() -> None:
+    app = Onward("memory://", clock=FakeClock(), limits={"mail": Limit(rate="1/m", burst=1)})
+    mail = define_job("mail", lambda: None, queue="mail")
+    app.add(mail)
+    app.enqueue_many([mail.new_job(None) for _ in range(3)])
+    assert drain(app).counts == {"completed": 1}
+    assert drain(app, ahead="1m").counts == {"completed": 1}
+    assert drain(app, ahead="1h").counts == {"completed": 1}

@@ -102,6 +102,7 @@ def set_limit(
             )
         if kind == "key" and app is not None:
             _refuse_type_without_key(name, app)
+            _point_out_strange_key(name, {one.state.name for one in store.limits() if one.state.kind == "key"}, app)
         state = store.set_limit(kind, name, limit, actor=user_at_host() if actor is None else actor)
     if as_json:
         put_json(_as_json(state))
@@ -142,6 +143,15 @@ def _refuse_type_without_key(name: str, app: Onward) -> None:
             f"jobs of {name} have no concurrency key, so this would limit nothing: "
             f"give their definition limit=Limit(...), or set a limit of their queue: --queue {definition.queue}"
         )
+
+
+def _point_out_strange_key(name: str, stored: set[str], app: Onward) -> None:
+    """Say that nobody knows the key, where all that can be known is known: a slip must not pass for a success."""
+    known = stored | {key for one in app.definitions if (key := one.constraints.fixed_concurrency_key) is not None}
+    if name not in known and not any(one.constraints.makes_concurrency_keys for one in app.definitions):
+        from onward.cli.strange_names import meant
+
+        say(f"No job of the application has the concurrency key {name!r}, and no limit of it was ever reached{meant(name, known)}")
 
 
 def _named(queue: str | None, key: str | None) -> tuple[LimitKind, str]:

@@ -107,7 +107,7 @@ def ahead(status: Status) -> Others:
         ({"blocked_by": "serial", "serial_key": "s"}, "nobody stands before it any more with the serial key 's'"),
         (
             {"blocked_by": "serial", "serial_key": "s", "others": ahead(Status.IN_PROGRESS)},
-            f"but job {OTHER} stands before it with the serial key 's' and is in_progress: 'onward jobs show {OTHER}' tells of that one.",
+            f"but job {OTHER} stands before it with the serial key 's' and is in progress: 'onward jobs show {OTHER}' tells of that one.",
         ),
         ({"blocked_by": "serial", "serial_key": "s", "others": ahead(Status.RETRYING)}, "and is retrying"),
         (

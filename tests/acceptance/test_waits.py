@@ -23,8 +23,8 @@ from tests.acceptance.waits_site import Site, most_at_once
 SCALE = int(os.environ.get("WAITS_SCALE", "1"))
 """How many times as much is done; a release does more, on a machine that does nothing else."""
 BEHIND = 100 * SCALE
-KEYS, JOBS_OF_KEY, KILLS = 12 * SCALE, 12, 4 * SCALE
-LINES, JOBS_OF_LINE = 20, 8 if SCALE == 1 else 20
+KEYS, JOBS_OF_KEY, KILLS = 12 * SCALE, 12, int(os.environ.get("WAITS_KILLS", 4 * SCALE))
+LINES, JOBS_OF_LINE = int(os.environ.get("WAITS_LINES", "20")), int(os.environ.get("WAITS_JOBS_OF_LINE", 8 if SCALE == 1 else 20))
 PACED = 120 * SCALE
 MARKERS = 20
 

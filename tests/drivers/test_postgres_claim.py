@@ -328,7 +328,14 @@ def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connect
         ("running_of_keys", {"keys": '["a"]'}, "jobs_under_limit|jobs_running"),
         ("lines", {"ids": '["a"]', "now": "2026-01-01Z"}, "jobs_in_line"),
         ("idle_lines", {"keys": '["a"]'}, "jobs_in_line"),
-        ("ripe", {"limit": 3}, "breakers_retry"),
+        ("ripe", {"limit": 3, "now": "2026-01-01Z"}, "breakers_retry"),
+        ("next_ripe", {"after": "2026-01-01Z"}, "limits_check"),
+        ("let_next", {"keys": '["a"]', "now": "2026-01-01Z"}, "jobs_in_line"),
+        ("first_types", {"reason": "limit", "keys": '["a"]'}, "jobs_behind"),
+        ("due_types", {"queue": "a", "now": "2026-01-01Z", "limit": 9}, "jobs_claim"),
+        ("blocked_counts", {"limit": 9}, "jobs_blocked"),
+        ("dead_types", {"limit": 9}, "jobs_final"),
+        ("running_types", {}, "jobs_running"),
     ],
 )
 def test_each_statement_uses_its_index(

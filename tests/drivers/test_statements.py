@@ -28,7 +28,7 @@ ONE_BACKEND_ONLY = {
         *("lock", "rollback", "synchronous"),  # its one write lock, and how durable a caller's commits are
         *("hold", "let_go"),  # its transactions have no number
         "files",  # a caller may have several on one connection
-        *("queues", "lanes", "due", "any_blocked"),  # its claim: many seeks, each a statement, since a statement costs microseconds
+        *("lanes", "due", "any_blocked"),  # its claim: many seeks, each a statement, since a statement costs microseconds
         *("claimed", "claimed_rows"),  # what it has claimed, read quickly, or row by row where one needs it
         *("misdated", "misqueued"),  # its columns take anything
     },

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
+from onward.admission import Constraint
 from onward.drivers.memory import MemoryStore, actions
 from onward.drivers.memory.transaction import MemoryTransaction
 from onward.inspection import Acted, BulkVerb
@@ -22,8 +23,10 @@ from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, T
 class KeepsTheTryOfALoss(MemoryStore):
     """The sweep forgets to give a try back."""
 
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
-        swept = super().sweep(types, patience=patience)
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
+        swept = super().sweep(types, constraints=constraints, patience=patience)
         for job in swept.requeued:
             self.overwrite(job.id, attempts=job.attempts + 1)
         return swept
@@ -152,10 +155,12 @@ class HearsOfNoFailure(MemoryStore):
 class LosesTheLine(MemoryStore):
     """Who waits behind another is let go on by every sweep."""
 
-    def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
+    def sweep(
+        self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+    ) -> Swept:
         for job in [job for job in self._tables.jobs.values() if job.blocked_by == "serial"]:
             self.overwrite(job.id, blocked_by=None)
-        return super().sweep(types, patience=patience)
+        return super().sweep(types, constraints=constraints, patience=patience)
 
 
 PLANTED = (

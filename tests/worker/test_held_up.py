@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
+from onward.admission import Constraint
 from onward.clock import FakeClock
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
@@ -120,8 +121,10 @@ def test_a_sweep_that_suspects_a_claim_soon_looks_again(make_worker: MakeWorker,
     class Suspecting(MemoryStore):
         suspected = 1
 
-        def sweep(self, types: Collection[str] = (), *, patience: timedelta = timedelta(0)) -> Swept:
-            return replace(super().sweep(types), suspected=self.suspected if patience else 0)
+        def sweep(
+            self, types: Collection[str] = (), *, constraints: Mapping[str, Constraint] | None = None, patience: timedelta = timedelta(0)
+        ) -> Swept:
+            return replace(super().sweep(types, constraints=constraints), suspected=self.suspected if patience else 0)
 
     store = Suspecting(clock=clock)
     worker = make_worker(define_job("work", lambda number: number, payload=int), store=store)

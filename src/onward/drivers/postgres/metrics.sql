@@ -82,7 +82,7 @@ SELECT 'rollup', minute, queue, type, outcome, worker, count, histogram FROM {pr
 WHERE minute >= coalesce((SELECT since FROM {prefix}totals WHERE queue = '' AND type = '' AND outcome = ''), '');
 
 -- name: begin_counting
-INSERT INTO {prefix}totals (queue, type, outcome, since, count, histogram) VALUES ('', '', '', '', 0, '{}') ON CONFLICT DO NOTHING;
+INSERT INTO {prefix}totals (queue, type, outcome, since, count, histogram) VALUES ('', '', '', '', 0, '') ON CONFLICT DO NOTHING;
 
 -- name: counted_until
 -- From which minute on rollups are not counted yet, and the first such minute that there is. Nothing while another pruner counts.

@@ -83,7 +83,7 @@ def count_totals(now: datetime) -> Operation[bool]:
     known = _read_totals(row[1:] for row in (yield Statement("totals")) if row[0] == "total")
     grown = [one for one in add_rollups(known, rollups) if (one.queue, one.type, one.outcome) in changed]
     rows = [[one.queue, one.type, one.outcome, one.since, one.count, write_histograms(one.waited, one.ran)] for one in grown]
-    yield Statement("write_totals", {"rows": as_json([*rows, ["", "", "", until, 0, "{}"]])})
+    yield Statement("write_totals", {"rows": as_json([*rows, ["", "", "", until, 0, ""]])})
     return until < before
 
 

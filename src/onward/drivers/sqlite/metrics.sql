@@ -1,5 +1,16 @@
 -- == metrics: what waits and runs just now, counted up to a bound in small indexes, and what has ever ended ==
 
+-- name: waiting_queues
+-- Every queue that has something waiting: a skip scan, one seek a queue, however many rows there are.
+WITH RECURSIVE lane (queue) AS (
+    SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL
+    UNION ALL
+    SELECT (
+        SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue > lane.queue
+    ) FROM lane WHERE lane.queue IS NOT NULL
+)
+SELECT queue FROM lane WHERE queue IS NOT NULL;
+
 -- name: due_types
 -- The first :limit due rows of a queue, in the order in which they run, by type. Two seeks a priority, then a walk.
 WITH RECURSIVE lane (priority) AS (
@@ -63,7 +74,7 @@ SELECT 'rollup', +minute, +queue, +type, +outcome, +worker, +count, +histogram F
 WHERE minute >= coalesce((SELECT since FROM {prefix}totals WHERE queue = '' AND type = '' AND outcome = ''), '');
 
 -- name: begin_counting
-INSERT INTO {prefix}totals (queue, type, outcome, since, count, histogram) VALUES ('', '', '', '', 0, '{}') ON CONFLICT DO NOTHING;
+INSERT INTO {prefix}totals (queue, type, outcome, since, count, histogram) VALUES ('', '', '', '', 0, '') ON CONFLICT DO NOTHING;
 
 -- name: counted_until
 -- From which minute on rollups are not counted yet, and the first such minute that there is. Nothing while another pruner counts.

@@ -216,17 +216,6 @@ FROM (
 WHERE {prefix}rollups.minute = right.minute AND {prefix}rollups.queue = right.queue AND {prefix}rollups.type = right.type
     AND {prefix}rollups.outcome = right.outcome AND {prefix}rollups.worker = right.worker;
 
--- name: waiting_queues
--- Every queue that has something waiting: a skip scan, one seek a queue, however many rows there are.
-WITH RECURSIVE lane (queue) AS (
-    SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL
-    UNION ALL
-    SELECT (
-        SELECT min(queue) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue > lane.queue
-    ) FROM lane WHERE lane.queue IS NOT NULL
-)
-SELECT queue FROM lane WHERE queue IS NOT NULL;
-
 -- name: lanes
 -- Each (queue, priority) of a queue that is not paused and has something waiting, and when its first row is due. `ORDER BY priority DESC, scheduled_at` in one go
 -- would walk every future row of a higher priority (61 ms with a million of them); this takes two seeks a lane.

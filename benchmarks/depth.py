@@ -58,11 +58,11 @@ def seed(place: Place, kind: str, rows: int) -> None:
 def _seed_limits(place: Place) -> None:
     """A rate for each key, of which nothing comes back for a day."""
     if place.store == "sqlite":
-        table, far = "onward_limits", "'2099-01-01T00:00:00.000000Z'"
+        table, later = "onward_limits", "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '+23 hours')"
         numbers = "(WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 999) SELECT i FROM n)"
     else:
-        table, far, numbers = "onward.limits", "'2099-01-01T00:00:00Z'::timestamptz", "generate_series(0, 999) AS n (i)"
-    values = f"'key', 'key' || i, '1/d', 1, {'1' if place.store == 'sqlite' else 'true'}, {far}, {far}, {far}"
+        table, later, numbers = "onward.limits", "now() + interval '23 hours'", "generate_series(0, 999) AS n (i)"
+    values = f"'key', 'key' || i, '1/d', 1, {'1' if place.store == 'sqlite' else 'true'}, {later}, {later}, {later}"
     columns = "kind, name, rate, burst, is_by_hand, spent_until, check_at, updated_at"
     place.execute(f"INSERT INTO {table} ({columns}) SELECT {values} FROM {numbers}")
 

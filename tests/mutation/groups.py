@@ -90,10 +90,10 @@ GROUPS = (
     Group(
         "rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE, *_TOLD), ("[sqlite", "[postgres"))
     ),
-    Group("sql-sqlite", ("drivers/sqlite/statements.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
+    Group("sql-sqlite", ("drivers/sqlite/*.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
     Group(
         "sql-postgres",
-        ("drivers/postgres/statements.sql", "drivers/postgres/questions.sql", "drivers/postgres/examine.sql"),
+        ("drivers/postgres/*.sql",),
         Tests((_SUITE, *_POSTGRES), ("[memory", "[sqlite")),
     ),
     Group("operations", ("drivers/sql/*.py",), Tests((_SUITE, *_SQLITE, *_OPERATIONS), ("[memory", "[postgres-", "[postgres]"))),

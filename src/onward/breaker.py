@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from onward.durations import parse_duration
 from onward.errors import InvalidDefinition, InvalidTime
-from onward.rate import Rate, parse_rate
+from onward.rate import SLACK, Rate, parse_rate
 from onward.spelling import did_you_mean, shown
 
 P = TypeVar("P")
@@ -29,8 +29,6 @@ MOST_FAILURES = 1_000_000
 MOST_AT_ONCE = 1000
 ASKED_FOR_PROBE = 20
 """Jobs that are asked together whether they can be the probe, once the first of them could not begin."""
-SLACK = timedelta(minutes=1)
-"""A claim may judge by a moment that lies that far back: it was begun, and then waited, while somebody opened the breaker."""
 SHORTEST_PAUSE = timedelta(milliseconds=1)
 
 

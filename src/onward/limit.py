@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onward.durations import LONGEST
 from onward.errors import InvalidDefinition
-from onward.rate import Bucket, default_burst, parse_rate
+from onward.rate import SLACK, Bucket, default_burst, parse_rate
 from onward.spelling import shown
 
 LimitKind: TypeAlias = Literal["queue", "key"]
@@ -80,7 +80,7 @@ class LimitState(Struct, frozen=True, kw_only=True):
     def now(self, now: datetime) -> LimitState:
         """The state with what was spent by a clock that has gone back since taken for an empty bucket."""
         bucket = self._bucket
-        if bucket is None or self.spent_until is None or self.spent_until <= bucket.empty_until(now):
+        if bucket is None or self.spent_until is None or self.spent_until <= bucket.empty_until(now) + SLACK:
             return self
         return replace(self, spent_until=bucket.empty_until(now))
 

@@ -19,6 +19,9 @@ from onward.spelling import shown
 MOST = 1_000_000
 LEAST_INTERVAL = timedelta(microseconds=10)
 """Instants are stored to a microsecond, so a quicker rate could not be kept to by some per cent."""
+SLACK = timedelta(minutes=1)
+"""A claim may judge by a moment that lies that far back: it was begun, and then waited while others judged by later ones. What lies further
+ahead of it was written by a clock that has gone back since."""
 WHOLE = timedelta(milliseconds=1)
 _RATE = re.compile(r"\s*([0-9]{1,7})\s*/\s*([0-9.]*[a-zA-Z0-9.]+)\s*", re.ASCII)
 

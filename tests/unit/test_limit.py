@@ -65,3 +65,11 @@ def test_without_a_rate_nothing_is_written_down() -> None:
     plain = state(Limit(concurrency=1))
     assert plain.taken(1, NOW) is plain
     assert plain.next_token(NOW) is None
+
+
+def test_what_was_spent_a_moment_later_is_not_forgotten_by_one_who_was_kept_waiting() -> None:
+    later = NOW + timedelta(milliseconds=5)
+    spent = state(Limit(rate="1000/s", burst=2)).taken(2, later)
+    assert spent.now(NOW) is spent
+    assert spent.room(0, NOW) == 0
+    assert spent.now(NOW - timedelta(minutes=2)).spent_until == NOW - timedelta(minutes=2) + timedelta(milliseconds=2)

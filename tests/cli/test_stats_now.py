@@ -7,12 +7,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import Result
 
 from onward import Onward
-from onward.cli.stats_now import seconds
+from onward.cli.stats_now import put_now, seconds
+from onward.inspection import MOST_COUNTED
+from onward.metrics import Backlog, Metrics
 
 Invoke = Callable[..., Result]
 
@@ -94,3 +97,11 @@ def test_what_makes_no_sense_is_one_line(invoke: Invoke, command: list[str], say
 )
 def test_a_time_is_shown_in_its_largest_unit(time: float | None, shown: str | None) -> None:
     assert seconds(time) == shown
+
+
+def test_a_count_that_reached_its_bound_says_that_there_may_be_more(capsys: pytest.CaptureFixture[str]) -> None:
+    many = Backlog(queue="q", type="a", due=7, blocked={"limit": MOST_COUNTED, "type": 2}, dead_letters=MOST_COUNTED)
+    put_now(Metrics(at=datetime(2026, 3, 1, tzinfo=UTC), window=timedelta(hours=1), backlog=(many,)))
+    line = capsys.readouterr().out.splitlines()[3]
+    assert "10k+ by limit, 2 by type" in line
+    assert line.split()[-2] == "10k+"

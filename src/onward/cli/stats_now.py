@@ -84,6 +84,7 @@ def _as_json(lane: tuple[str, str], waiting: Backlog | None, ended: Flow | None,
 
 
 def _waiting(one: Backlog, metrics: Metrics) -> list[Cell]:
+    from onward.inspection import MOST_COUNTED
     from onward.metrics import shown_count
 
     drained = metrics.drained_in(one.lane)
@@ -92,9 +93,9 @@ def _waiting(one: Backlog, metrics: Metrics) -> list[Cell]:
         one.type,
         shown_count(one.due, is_capped=one.is_capped and bool(one.due)),
         None if one.oldest_due_at is None else rough(metrics.at - one.oldest_due_at),
-        ", ".join(f"{shown_count(count, is_capped=False)} by {why}" for why, count in sorted(one.blocked.items())) or None,
+        ", ".join(f"{shown_count(count, is_capped=count >= MOST_COUNTED)} by {why}" for why, count in sorted(one.blocked.items())) or None,
         one.in_progress,
-        one.dead_letters,
+        one.dead_letters if one.dead_letters < MOST_COUNTED else shown_count(one.dead_letters, is_capped=True),
         None if drained is None else rough(drained),
     ]
 

@@ -269,7 +269,7 @@ class PostgresStore(VerbsForPeople):
             blocked = batch >= sweep.UNBLOCKED_AT_ONCE
         for reasons in portions(self._rechecked) if waits else ():
             unblocked += self._database.write(
-                lambda now: recheck(self._rechecked, now, types, constraints, reasons),  # noqa: B023
+                lambda now: recheck(self._rechecked, now, types, constraints, reasons),  # noqa: B023 - called at once
                 is_spare=True,
             )
         if swept.requeued or unblocked:

@@ -328,7 +328,7 @@ class SQLiteStore(VerbsOfSight):
             if batch < sweep.UNBLOCKED_AT_ONCE:
                 break
         for reasons in portions(self._rechecked):
-            unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now(), types, constraints, reasons))  # noqa: B023
+            unblocked += self._write(lambda: recheck(self._rechecked, self.clock.now(), types, constraints, reasons))  # noqa: B023 - called at once
         if swept.requeued or unblocked:
             self._waker.wake()
         return replace(swept, unblocked=unblocked)

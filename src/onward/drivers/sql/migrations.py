@@ -15,7 +15,21 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from importlib.resources import files
 
-TABLES = ("jobs", "keys", "history", "rollups", "limits", "queues", "periodic", "actions", "breakers", "alerts", "totals")
+TABLES = (
+    "jobs",
+    "keys",
+    "history",
+    "rollups",
+    "limits",
+    "queues",
+    "periodic",
+    "actions",
+    "breakers",
+    "alerts",
+    "totals",
+    "workers",
+    "conditions",
+)
 _TABLE = re.compile(r"^CREATE TABLE \{prefix\}(\w+)", re.MULTILINE)
 _FILE = re.compile(r"(\d{3})_\w+\.sql", re.ASCII)
 

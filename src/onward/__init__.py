@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from onward.alert_rules import AlertRules
     from onward.app import Onward
     from onward.breaker import Breaker
     from onward.context import JobContext
@@ -45,10 +46,12 @@ if TYPE_CHECKING:
     from onward.retry import CONNECTION_ERRORS, RetryPolicy
     from onward.status import Status
     from onward.transaction import awith_transactional_state_and_enqueue, with_transactional_state_and_enqueue
+    from onward.webhooks import Webhook
 
 __all__ = [
     "CONNECTION_ERRORS",
     "AlertNotFound",
+    "AlertRules",
     "Breaker",
     "BreakerOpen",
     "Cancel",
@@ -83,6 +86,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "TransientJobError",
+    "Webhook",
     "awith_transactional_state_and_enqueue",
     "define_job",
     "job",
@@ -92,6 +96,7 @@ __all__ = [
 
 # Which module holds which names; errors hold the rest. A test compares this with the imports above.
 _MODULES = {
+    "alert_rules": ("AlertRules",),
     "app": ("Onward",),
     "breaker": ("Breaker",),
     "context": ("JobContext",),
@@ -107,6 +112,7 @@ _MODULES = {
     "retry": ("CONNECTION_ERRORS", "RetryPolicy"),
     "status": ("Status",),
     "transaction": ("awith_transactional_state_and_enqueue", "with_transactional_state_and_enqueue"),
+    "webhooks": ("Webhook",),
 }
 
 

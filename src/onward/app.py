@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, overload
 
+from onward.alert_rules import AlertRules
 from onward.clock import Clock, SystemClock
 from onward.definition import Duration, JobDefinition
 from onward.driver import Store
@@ -21,7 +22,17 @@ from onward.inspection import Retention
 from onward.jobs import Accepted, EnqueueOptions, NewJob
 from onward.limit import Limit
 from onward.monitor import Alerts, Monitor
-from onward.options import WorkerOptions, check_worker_options, read_limits, read_many, read_retention, read_subscribers, read_url
+from onward.options import (
+    WorkerOptions,
+    check_worker_options,
+    read_alert_rules,
+    read_limits,
+    read_many,
+    read_retention,
+    read_subscribers,
+    read_url,
+    read_webhooks,
+)
 from onward.periodic import Periodic
 from onward.periodic_jobs import PeriodicJobs
 from onward.reconciler import Reconciler
@@ -30,6 +41,7 @@ from onward.settings import find_url
 from onward.spelling import shown
 from onward.verbs import JobVerbs
 from onward.waits import Breakers, Limits
+from onward.webhooks import Webhook, Webhooks
 
 if TYPE_CHECKING:
     from onward.worker.worker import Worker
@@ -49,7 +61,8 @@ class Onward(JobVerbs):
     ``periodic`` are jobs that the clock enqueues, each a ``Periodic(definition, cron)``. ``limits`` say of queues, by their names, how many
     of their jobs run at once or begin in a time, each a ``Limit``; what a person sets counts before them. ``retention`` says how long
     finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker start run.
-    ``subscribers`` are called with each ``Event``. ``clock`` tells the store what time it is; a test gives one that it moves. ``migrate``
+    ``subscribers`` are called with each ``Event``. ``alert_rules`` say when an alert opens by itself, ``webhooks`` who is told of alerts by
+    HTTP. ``clock`` tells the store what time it is; a test gives one that it moves. ``migrate``
     makes or changes the tables in Postgres at the first use; without it ``onward migrate`` does. ``store`` is a store that was made
     already, in place of ``url``, ``strict``, ``clock`` and ``migrate``, which belong to its making.
     Nothing is opened before the first use. Raises ``InvalidDefinition`` or ``InvalidSetting``.
@@ -67,6 +80,8 @@ class Onward(JobVerbs):
         retention: Retention | None = None,
         reconcile: Iterable[Reconciler] = (),
         subscribers: Iterable[Subscriber] = (),
+        alert_rules: AlertRules | None = None,
+        webhooks: Iterable[Webhook] = (),
         clock: Clock | None = None,
         migrate: bool = False,
         store: Store | None = None,
@@ -87,6 +102,10 @@ class Onward(JobVerbs):
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")
         self.events = Events(read_subscribers(subscribers))
+        self.alert_rules = read_alert_rules(alert_rules)
+        self.webhooks = Webhooks(read_webhooks(webhooks))
+        if self.webhooks:
+            self.definitions.add(self.webhooks.job)
         self._commits = GroupCommit(self.store)
         self._warned_of_loop = False
 
@@ -219,6 +238,8 @@ class Onward(JobVerbs):
             periodic=self.periodic.declared.values(),
             queue_limits=self.queue_limits,
             retention=self.retention,
+            alert_rules=self.alert_rules,
+            jobs_for_alerts=self.webhooks.jobs_for if self.webhooks else None,
             reconcilers=self.reconcilers,
             **checked,
         )

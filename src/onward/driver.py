@@ -333,7 +333,7 @@ class Store(Driver, WaitVerbs, SightVerbs):
 
     @abstractmethod
     def recover(self, lease_owner: str, started: Collection[str]) -> Swept:
-        """Take back every claim of a dead process: those in ``started`` are lost, the others given back with their try."""
+        """Take back every claim of a dead process, which is no worker any more: those in ``started`` are lost, the others given back."""
 
     @abstractmethod
     def held(self, lease_owner: str) -> list[Job]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from onward.inspection import MOST_COUNTED
 from onward.jobs import BlockedBy
+from onward.presence import KnownWorker
 from onward.rollups import Histogram, Rollup, quantile
 
 Lane: TypeAlias = tuple[str, str]
@@ -128,6 +129,10 @@ class Metrics(Struct, frozen=True, kw_only=True):
     flows: tuple[Flow, ...] = ()
     latest: tuple[Flow, ...] = ()
     """What ended in the last minutes: the pace of now."""
+    workers: tuple[KnownWorker, ...] = ()
+    """Those that have said within a day that they are there, dead ones included."""
+    paused: frozenset[str] = frozenset()
+    """The queues that are."""
 
     def drained_in(self, lane: Lane) -> timedelta | None:
         """How long the jobs of a queue and type that are due take at the pace of the last minutes. None where nothing shows a pace."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from onward.actions import check_actor
 from onward.alerts import Alert
@@ -12,27 +12,11 @@ from onward.definition import Duration
 from onward.driver import Store
 from onward.durations import parse_duration
 from onward.errors import InvalidTime
-from onward.metrics import LATEST, Metrics, flows
-from onward.rollups import minute_of
+from onward.look import WINDOW, look
+from onward.metrics import Metrics
 from onward.verbs import check_before, check_limit
 
-WINDOW = timedelta(hours=1)
 SHORTEST_WINDOW = timedelta(minutes=1)
-
-
-def look(store: Store, window: timedelta = WINDOW) -> Metrics:
-    """What waits and runs in a store just now, and what ended within the window before."""
-    now = store.clock.now()
-    rollups = store.rollups(now - window)
-    begin = minute_of(now - LATEST)
-    latest = now - datetime.fromisoformat(f"{begin}+00:00")
-    return Metrics(
-        at=now,
-        window=window,
-        backlog=tuple(store.backlog()),
-        flows=tuple(flows(rollups, window)),
-        latest=tuple(flows((one for one in rollups if one.minute >= begin), min(latest, window))),
-    )
 
 
 class Monitor:

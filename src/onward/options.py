@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from onward.alert_rules import AlertRules
 from onward.definition import check_name
 from onward.errors import InvalidDefinition
 from onward.inspection import Retention
 from onward.limit import Limit
 from onward.settings import check_queues, check_url
 from onward.spelling import did_you_mean, shown, with_article
+from onward.webhooks import Webhook
 
 if TYPE_CHECKING:
     from random import Random
@@ -114,3 +116,19 @@ def read_retention(given: Any) -> Retention:
     if given is not None and not isinstance(given, Retention):
         raise InvalidDefinition(f'retention= takes a Retention, such as Retention(completed="7d"), not {shown(given)}')
     return given or Retention()
+
+
+def read_alert_rules(given: Any) -> AlertRules:
+    """When alerts open by themselves. Raises ``InvalidDefinition``."""
+    if given is not None and not isinstance(given, AlertRules):
+        raise InvalidDefinition(f"alert_rules= takes AlertRules, such as AlertRules(depth=5000), not {shown(given)}")
+    return given or AlertRules()
+
+
+def read_webhooks(given: Any) -> tuple[Webhook, ...]:
+    """Who is told of alerts by HTTP. Raises ``InvalidDefinition``."""
+    webhooks = read_many("webhooks", given, "Webhook(url, secret=...)")
+    for one in webhooks:
+        if not isinstance(one, Webhook):
+            raise InvalidDefinition(f"webhooks= takes Webhooks, such as Webhook(url, secret=...), not {with_article(type(one).__name__)}")
+    return webhooks

@@ -1,11 +1,26 @@
-"""The part of a store's contract that is there to be looked at: what waits and runs just now, and what has ever ended."""
+"""The part of a store's contract that is there to be looked at: what waits and runs, what has ended, who works, and what is wrong."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import TypeAlias
 
+from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
-from onward.metrics import Backlog, Total
+from onward.jobs import Job, NewJob
+from onward.metrics import Backlog, Metrics, Total
+from onward.presence import KnownWorker, Presence
+from onward.verdict import Verdict
+
+JobsFor: TypeAlias = Callable[[Told], Sequence[NewJob]]
+"""Which jobs are to be accepted, given what is told."""
+
+
+def no_jobs(told: Told) -> Sequence[NewJob]:
+    """Nobody else is to be told."""
+    return ()
 
 
 class SightVerbs(ABC):
@@ -14,6 +29,10 @@ class SightVerbs(ABC):
     @abstractmethod
     def backlog(self) -> list[Backlog]:
         """What waits and runs just now, by queue and type, each count up to a bound."""
+
+    @abstractmethod
+    def due_before(self, job: Job) -> int:
+        """How many due jobs of its queue are taken before this one, counted up to ``MOST_COUNTED``; those that wait for others are not."""
 
     @abstractmethod
     def totals(self) -> list[Total]:
@@ -32,5 +51,31 @@ class SightVerbs(ABC):
         """Write down that somebody has seen it; who was first stays. Raises ``AlertNotFound``."""
 
     @abstractmethod
-    def tell_alerts(self) -> Told:
-        """Give the alerts that were opened, and those that were resolved, of which nobody was told yet. Each comes once, to one caller."""
+    def tell_alerts(self, jobs_for: JobsFor = no_jobs) -> Told:
+        """Give the alerts that were opened, and those that were resolved, of which nobody was told yet. Each comes once, to one caller.
+
+        The jobs that tell others of them are accepted in the same commit, so that none is told of to nobody.
+        """
+
+    @abstractmethod
+    def announce(self, presence: Presence) -> None:
+        """Write down that a worker is there, for people to look at. Forgets workers of which nothing was heard for a day."""
+
+    @abstractmethod
+    def withdraw(self, lease_owner: str) -> None:
+        """Write down that a worker is there no more."""
+
+    @abstractmethod
+    def workers(self) -> list[KnownWorker]:
+        """The workers that have announced themselves, dead ones included, by lease owner."""
+
+    @abstractmethod
+    def take_look(self, every: timedelta) -> bool:
+        """Say whether this caller is to look whether rules of alerts are broken: one of all is, each time so long is over.
+
+        The first such time is over that long after the first call for a store.
+        """
+
+    @abstractmethod
+    def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
+        """Open and resolve alerts by what was seen in a look, and remember what the next one has to know, in one commit."""

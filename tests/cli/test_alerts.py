@@ -1,17 +1,26 @@
-"""``onward alerts``: list, show, acknowledge."""
+"""``onward alerts``: list, show, acknowledge, check, test."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from onward import Onward
 from onward.ids import new_id
+from tests.cli.conftest import Run
+from tests.receiver import receiver
 
 Invoke = Callable[..., Result]
+HOOKED = """
+from onward import Onward, Webhook
+
+app = Onward("sqlite:///hooked.db", webhooks=[Webhook("{url}", secret="a secret of the test", name="ops")])
+app.store.open()
+"""
 
 
 def test_open_ones_are_listed_and_those_that_are_over_where_they_are_asked_for(app: Onward, invoke: Invoke) -> None:
@@ -57,3 +66,32 @@ def test_what_is_not_there_or_makes_no_sense_is_one_line(app: Onward, invoke: In
     result = invoke("alerts", *command)
     assert (result.exit_code, result.stdout) == (code, "")
     assert says in result.stderr
+
+
+def test_a_check_looks_now_and_ends_with_1_while_an_alert_is_open(app: Onward, invoke: Invoke) -> None:
+    """A monitor runs it: of a store of which no worker is alive, nobody else would tell."""
+    app.store.open()
+    quiet = invoke("alerts", "check")
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "No alerts are open.\n")
+    app.breakers.open("s3")
+    found = invoke("alerts", "check")
+    assert (found.exit_code, "breaker_open" in found.stdout) == (1, True)
+    assert json.loads(invoke("alerts", "check", "--json").stdout)["cause"] == "breaker:s3"
+
+
+def test_each_webhook_is_sent_a_message_and_what_it_answers_is_said(onward: Run, shop: Path) -> None:
+    """Without its URL, which may hold what only the receiver should know."""
+    with receiver() as there:
+        (shop / "hooked.py").write_text(HOOKED.format(url=there.url))
+        there.answers = [204, 401]
+        tried = [onward("-A", "hooked:app", "alerts", "test") for _ in range(2)]
+    gone = onward("-A", "hooked:app", "alerts", "test")
+    assert [(one.returncode, one.stdout) for one in (*tried, gone)] == [
+        (0, "ops: answered 204\n"),
+        (1, "ops: answered 401\n"),
+        (1, "webhook ops cannot be reached: ConnectionRefusedError\n"),
+    ]
+    assert json.loads(there.received[0].body)["type"] == "alert.test"
+    none = onward("-A", "shop:app", "alerts", "test")
+    assert (none.returncode, none.stdout) == (0, "")
+    assert "has no webhooks" in none.stderr

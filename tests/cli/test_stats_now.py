@@ -50,7 +50,16 @@ def test_it_is_the_first_of_all_answers_and_of_no_query(app: Onward, invoke: Inv
 
 def test_an_empty_store_has_nothing_to_tell(app: Onward, invoke: Invoke) -> None:
     app.store.open()
-    assert invoke("stats", "now").stdout.splitlines()[1::3] == ["nothing waits or runs", "none"]
+    assert invoke("stats", "now").stdout.splitlines()[1:] == [
+        "no worker is running",
+        "nothing waits or runs",
+        "",
+        "What ended in the last 1h?",
+        "none",
+    ]
+    app.worker().lookout.tick()
+    assert invoke("stats", "now").stdout.splitlines()[1] == "1 worker running"
+    assert json.loads(invoke("stats", "now", "--json").stdout)["workers"] == 1
 
 
 def test_prometheus_reads_it(app: Onward, invoke: Invoke) -> None:
@@ -102,6 +111,6 @@ def test_a_time_is_shown_in_its_largest_unit(time: float | None, shown: str | No
 def test_a_count_that_reached_its_bound_says_that_there_may_be_more(capsys: pytest.CaptureFixture[str]) -> None:
     many = Backlog(queue="q", type="a", due=7, blocked={"limit": MOST_COUNTED, "type": 2}, dead_letters=MOST_COUNTED)
     put_now(Metrics(at=datetime(2026, 3, 1, tzinfo=UTC), window=timedelta(hours=1), backlog=(many,)))
-    line = capsys.readouterr().out.splitlines()[3]
+    line = capsys.readouterr().out.splitlines()[4]
     assert "10k+ by limit, 2 by type" in line
     assert line.split()[-2] == "10k+"

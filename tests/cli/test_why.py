@@ -16,6 +16,7 @@ from onward.inspection import KnownLimit
 from onward.jobs import Job
 from onward.limit import Limit, LimitKind, LimitState
 from onward.outcome import DeadLettered
+from onward.presence import KnownWorker, Presence
 from onward.status import Status
 from onward.testing.conformance.steps import claim_one, enqueue, settle
 
@@ -150,8 +151,13 @@ def test_no_state_is_without_a_sentence(status: Status) -> None:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore(clock=FakeClock(NOW))
+def clock() -> FakeClock:
+    return FakeClock(NOW)
+
+
+@pytest.fixture
+def store(clock: FakeClock) -> MemoryStore:
+    return MemoryStore(clock=clock)
 
 
 def queued(store: MemoryStore, **fields: Any) -> Job:
@@ -173,8 +179,44 @@ def test_whom_a_job_waits_for_is_asked_by_the_reason_that_is_stored(store: Memor
     assert asked(blocked_by="breaker") == Others(breaker=store.breakers()[0].state)
     assert asked(blocked_by="limit") == Others(limit=store.limits(keys=["c"])[0])
     assert asked(blocked_by="serial") == Others(ahead=first)
-    assert asked() == Others(queue_limit=store.limits(["default"])[0])
-    assert asked(blocked_by="type") == NOBODY
+    assert asked() == Others(queue_limit=store.limits(["default"])[0], workers=(), before=1)
+    assert asked(blocked_by="type") == Others(workers=())
+
+
+def test_those_that_could_run_it_are_asked_for_and_only_living_ones_count(store: MemoryStore, clock: FakeClock) -> None:
+    """And whether those serve its queue and know its type."""
+    queued(store, priority=1)
+    job = queued(store)
+
+    def why(**said: Any) -> str:
+        store.withdraw("w")
+        if said:
+            store.announce(Presence(lease_owner="w", name="w", **said))
+        return explain(job, clock.now(), others=look_at_others(store, job, clock.now()))
+
+    assert why().endswith("no worker is running. 'onward worker' starts one.")
+    assert why(queues=("slow",), types=("work",)).endswith("serves queue 'default'. 'onward workers' tells what each of them serves.")
+    assert "no running worker that serves queue 'default' knows the type 'work'" in why(types=("other",))
+    assert why(types=("work",)).endswith("it is behind 1 other in queue 'default', and is taken when they have been.")
+    claim_one(store)
+    assert why(types=("work",)).endswith("it is the next of queue 'default', and a worker takes it when a slot is free.")
+    store.announce(Presence(lease_owner="w", name="w", types=("work",)))
+    clock.advance(121)
+    assert "no worker is running" in explain(job, clock.now(), others=look_at_others(store, job, clock.now()))
+
+
+def test_how_many_are_before_it_has_a_bound() -> None:
+    """Nobody counts a million."""
+    workers = (KnownWorker(lease_owner="w", name="w", types=("mail",), started_at=NOW, seen_at=NOW),)
+    assert "behind 10,000+ others in queue 'post'" in explain(make_job(), NOW, others=Others(workers=workers, before=10_000))
+    assert "behind 2 others in queue 'post'" in explain(make_job(), NOW, others=Others(workers=workers, before=2))
+
+
+def test_one_of_an_unknown_type_whose_worker_has_come_is_let_go_on() -> None:
+    """By itself: nothing need be done."""
+    workers = (KnownWorker(lease_owner="w", name="w", types=("mail",), started_at=NOW, seen_at=NOW),)
+    said = explain(make_job(blocked_by="type"), NOW, others=Others(workers=workers))
+    assert said.endswith("a worker that knows its type 'mail' is running by now: its next sweep lets it go on.")
 
 
 @pytest.mark.parametrize("fields", [{"status": Status.COMPLETED}, {"status": Status.IN_PROGRESS}, {"scheduled_at": LATER}], ids=str)

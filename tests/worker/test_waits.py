@@ -211,7 +211,7 @@ def test_a_line_is_ordered_by_what_was_asked_for(store: MemoryStore, make_worker
 
 
 def test_an_opening_and_its_end_are_logged_once(store: MemoryStore, make_worker: Make, caplog: pytest.LogCaptureFixture) -> None:
-    """By the sweep of whichever worker comes first."""
+    """By whichever worker looks first."""
     caplog.set_level("INFO", logger="onward.worker")
     store.open_breaker("s3", timedelta(minutes=30))
     (alert,) = store.alerts()
@@ -219,7 +219,7 @@ def test_an_opening_and_its_end_are_logged_once(store: MemoryStore, make_worker:
 
     def told() -> list[str]:
         for worker in workers:
-            worker.sweeper.tick()
+            worker.lookout.tick()
         lines = [record.getMessage() for record in caplog.records if alert.id in record.getMessage()]
         caplog.clear()
         return lines

@@ -1,4 +1,4 @@
-"""``onward alerts``: list, show, acknowledge."""
+"""``onward alerts``: list, show, acknowledge, check, test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import click
 
 from onward.cli.actor import actor_option, user_at_host
 from onward.cli.output import escape, put, put_json, relative, say, usage_error, utc
-from onward.cli.target import app_option, json_option, open_store, url_option
+from onward.cli.target import app_option, json_option, open_application, open_store, open_store_and_application, url_option
 from onward.cli.whole_number import WholeNumber
+
+MOST_LISTED = 1000
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,22 +35,12 @@ def command() -> None:
 @url_option
 def list_alerts(is_all: bool, limit: int, before: str | None, as_json: bool) -> None:
     """List the alerts that are open, newest first. Of one cause one is open at most; it is resolved by itself when that is over."""
-    from onward.cli.tables import put_table
-
     page = None if before is None else _id("--before", before)
     with open_store() as store:
         found = store.alerts(is_open=None if is_all else True, limit=limit, before=page)
         now = store.clock.now()
-    if as_json:
-        for one in found:
-            put_json(_as_json(one))
-        return
-    if not found:
-        say("No alerts." if is_all else "No alerts are open.")
-        return
-    rows = [(one.id, one.severity, one.category, relative(one.opened_at, now), _standing(one, now), escape(one.message)) for one in found]
-    put_table(("id", "severity", "category", "opened", "now", "message"), rows)
-    if len(found) == limit:
+    _put_alerts(found, now, as_json, "No alerts." if is_all else "No alerts are open.")
+    if len(found) == limit and not as_json:
         say(f"There may be more: --before {escape(found[-1].id)}")
 
 
@@ -93,6 +85,69 @@ def acknowledge(alert_id: str, actor: str | None, as_json: bool) -> None:
         put_json(_as_json(found))
     else:
         put(f"{found.id}: {escape(_standing(found, now))}")
+
+
+@command.command()
+@json_option
+@app_option
+@url_option
+@click.pass_context
+def check(context: click.Context, as_json: bool) -> None:
+    """Look now whether a rule is broken, and list the alerts that are open.
+
+    The rules are those of the application that -A names, or the usual ones. Ends with 1 where an alert is open, so that a monitor that runs
+    it hears of a store of which no worker is alive. What a rule finds must last before its alert opens: ask again until then.
+    """
+    from onward.alert_rules import AlertRules
+    from onward.look import look
+
+    with open_store_and_application() as (store, app):
+        rules = AlertRules() if app is None else app.alert_rules
+        store.judge(rules, look(store, rules.window))
+        found = store.alerts(is_open=True, limit=MOST_LISTED)
+        now = store.clock.now()
+    _put_alerts(found, now, as_json, "No alerts are open.")
+    if found:
+        context.exit(1)
+
+
+@command.command("test")
+@app_option
+@click.pass_context
+def send_test(context: click.Context) -> None:
+    """Send a message to each webhook of the application, and say what it answered."""
+    from onward.clock import SystemClock
+    from onward.webhooks import WebhookFailed, test_message
+
+    failed = False
+    with open_application(may_create=True) as app:  # nothing is asked of the store
+        if not app.webhooks:
+            say("This application has no webhooks: Onward(webhooks=[Webhook(url, secret=...)]) gives it one.")
+        for webhook in app.webhooks:
+            try:
+                status = webhook.send(*test_message(SystemClock().now()))
+                failed = failed or not 200 <= status < 300
+                put(f"{webhook.name}: answered {status}")
+            except WebhookFailed as error:
+                failed = True
+                put(escape(str(error)))
+    if failed:
+        context.exit(1)
+
+
+def _put_alerts(found: list[Alert], now: datetime, as_json: bool, none: str) -> None:
+    from onward.cli.tables import put_table
+
+    if as_json:
+        for one in found:
+            put_json(_as_json(one))
+    elif not found:
+        say(none)
+    else:
+        rows = [
+            (one.id, one.severity, one.category, relative(one.opened_at, now), _standing(one, now), escape(one.message)) for one in found
+        ]
+        put_table(("id", "severity", "category", "opened", "now", "message"), rows)
 
 
 def _standing(alert: Alert, now: datetime) -> str:

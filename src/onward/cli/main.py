@@ -25,6 +25,7 @@ COMMANDS = {
     "worker": "Run jobs until told to stop.",
     "enqueue": "Ask for a job, and print its id.",
     "jobs": "Look at jobs, and act on them.",
+    "workers": "List the workers that are running: what each of them serves, and when it was seen last.",
     "queues": "Look at queues, pause and resume them.",
     "breakers": "Look at circuit breakers, open and reset them.",
     "limits": "Look at limits of queues and of concurrency keys, set and clear them.",

@@ -99,7 +99,7 @@ def _duration(option: str, text: str) -> timedelta:
 def _answer(store: Store, asked: Sequence[str], *, window: timedelta, sql: bool, stuck_after: timedelta, as_json: bool) -> None:
     from onward.cli.stats_now import put_now, put_now_as_json
     from onward.inspection import QUESTIONS
-    from onward.monitor import look
+    from onward.look import look
 
     is_first = True
     if NOW in asked:

@@ -9,6 +9,7 @@ import click
 
 from onward.cli.output import put, put_json, rough
 from onward.cli.tables import Cell, put_table
+from onward.presence import living
 
 if TYPE_CHECKING:
     from onward.metrics import Backlog, Flow, Metrics
@@ -36,6 +37,7 @@ SHARES = (0.5, 0.95, 0.99)
 def put_now(metrics: Metrics) -> None:
     """Write both tables."""
     put(click.style("How is each queue doing now?", bold=True))
+    put(_workers(metrics))
     if metrics.backlog:
         put_table(WAITING_COLUMNS, [_waiting(one, metrics) for one in metrics.backlog])
     else:
@@ -48,9 +50,14 @@ def put_now(metrics: Metrics) -> None:
         put("none")
 
 
+def _workers(metrics: Metrics) -> str:
+    alive = len(living(metrics.workers, metrics.at))
+    return "no worker is running" if not alive else f"{alive:,} worker{'' if alive == 1 else 's'} running"
+
+
 def put_now_as_json(metrics: Metrics) -> None:
     """Write a line for each queue and type that has anything to tell."""
-    put_json({"question": "now", "rows": rows_of(metrics)})
+    put_json({"question": "now", "rows": rows_of(metrics), "workers": len(living(metrics.workers, metrics.at))})
 
 
 def rows_of(metrics: Metrics) -> list[dict[str, Any]]:

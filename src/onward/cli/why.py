@@ -11,9 +11,10 @@ from onward.breaker import BreakerState
 from onward.cli.output import relative, rough, utc
 from onward.cli.wait_words import breaker_status, limit_use
 from onward.driver import Store
-from onward.inspection import KnownLimit
+from onward.inspection import MOST_COUNTED, KnownLimit
 from onward.jobs import Job
 from onward.outcome import EXPIRED
+from onward.presence import KnownWorker, living, who_is_lacking
 from onward.status import Status
 
 
@@ -26,6 +27,10 @@ class Others(Struct, frozen=True, kw_only=True):
     queue_limit: KnownLimit | None = None
     ahead: Job | None = None
     """Who stands before the job in the line of its serial key; a dead letter where nobody else does."""
+    workers: tuple[KnownWorker, ...] | None = None
+    """Those that are alive."""
+    before: int = 0
+    """Due jobs of its queue that are taken before it."""
 
 
 NOBODY = Others()
@@ -45,7 +50,10 @@ def look_at_others(store: Store, job: Job, now: datetime, *, goes_on_behind_dead
             is_passed = ahead is not None and ahead.status is Status.DEAD_LETTER and goes_on_behind_dead_letter
             return Others(ahead=None if is_passed else ahead)
         case None:
-            return Others(queue_limit=next(iter(store.limits([job.queue])), None))
+            queue_limit = next(iter(store.limits([job.queue])), None)
+            return Others(queue_limit=queue_limit, workers=tuple(living(store.workers(), now)), before=store.due_before(job))
+        case "type":
+            return Others(workers=tuple(living(store.workers(), now)))
         case _:
             return NOBODY
 
@@ -95,7 +103,7 @@ def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None, o
         return f"It is due, but queue {job.queue!r} is paused since {since}: '{onward} queues resume {job.queue}' lets it start."
     match job.blocked_by:
         case "type":
-            return f"It is due, but no worker that served queue {job.queue!r} knew the type {job.type!r}: start one whose application does."
+            return _unknown(job, others)
         case "breaker":
             return _behind_breaker(job, now, onward, others.breaker)
         case "limit":
@@ -105,8 +113,31 @@ def _waiting(job: Job, now: datetime, onward: str, paused_at: datetime | None, o
     if others.queue_limit is not None and (use := limit_use(others.queue_limit, now)) is not None:
         more = f"'{onward} limits set --queue {job.queue} ...' sets another"
         return f"It is due, but queue {job.queue!r} is at its limit: {use}. It goes on by itself; {more}."
-    since = f"{rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)})"
-    return f"It has been due for {since}: no worker that serves queue {job.queue!r} is running, or none has a free slot."
+    return f"It has been due for {rough(now - job.scheduled_at)} (since {utc(job.scheduled_at)}): {_not_taken(job, onward, others)}"
+
+
+def _not_taken(job: Job, onward: str, others: Others) -> str:
+    """Why nobody has taken a job that nothing keeps from being run."""
+    if others.workers is None:
+        return f"no worker that serves queue {job.queue!r} is running, or none has a free slot."
+    match who_is_lacking(others.workers, job.queue, job.type):
+        case "worker":
+            return f"no worker is running. '{onward} worker' starts one."
+        case "queue":
+            return f"no worker that is running serves queue {job.queue!r}. '{onward} workers' tells what each of them serves."
+        case "type":
+            return f"no running worker that serves queue {job.queue!r} knows the type {job.type!r}: start one whose application does."
+    if others.before:
+        more = "+" if others.before >= MOST_COUNTED else ""
+        jobs = "1 other" if others.before == 1 else f"{others.before:,}{more} others"
+        return f"it is behind {jobs} in queue {job.queue!r}, and is taken when they have been."
+    return f"it is the next of queue {job.queue!r}, and a worker takes it when a slot is free."
+
+
+def _unknown(job: Job, others: Others) -> str:
+    if others.workers and who_is_lacking(others.workers, job.queue, job.type) is None:
+        return f"It is due, and a worker that knows its type {job.type!r} is running by now: its next sweep lets it go on."
+    return f"It is due, but no worker that served queue {job.queue!r} knew the type {job.type!r}: start one whose application does."
 
 
 def _behind_breaker(job: Job, now: datetime, onward: str, state: BreakerState | None) -> str:

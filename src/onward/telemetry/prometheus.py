@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from onward.errors import InvalidDefinition
 from onward.metrics import Backlog, Lane, Metrics, Total
+from onward.presence import living
 from onward.rollups import GROWTH, Histogram
 from onward.spelling import did_you_mean, shown
 
@@ -44,7 +45,8 @@ OLDEST = Metric("onward_oldest_due_seconds", "gauge", "How long the oldest due j
 RUNS = Metric("onward_runs_total", "counter", "Runs that have ended, by how: each try counts, and what was lost or expired.")
 WAIT = Metric("onward_run_wait_seconds", "histogram", "From when a job was due to when it began. The sum is at most 5 % off.")
 TIME = Metric("onward_run_seconds", "histogram", "How long handlers ran. The sum is at most 5 % off.")
-ALL = (DUE, BLOCKED, RUNNING, DEAD, OLDEST, RUNS, WAIT, TIME)
+WORKERS = Metric("onward_workers", "gauge", "Workers that are running.")
+ALL = (DUE, BLOCKED, RUNNING, DEAD, OLDEST, RUNS, WAIT, TIME, WORKERS)
 
 
 def prometheus_text(
@@ -62,6 +64,7 @@ def prometheus_text(
         RUNS: _runs(totals, lane),
         WAIT: _histogram(totals, lane, lambda one: one.waited),
         TIME: _histogram(totals, lane, lambda one: one.ran),
+        WORKERS: [("", (), len(living(metrics.workers, metrics.at)))],
     }
     lines: list[str] = []
     for metric in ALL:
@@ -152,7 +155,7 @@ def _of(lane: Lane) -> Labels:
 
 
 def _labels(labels: Labels) -> str:
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}" if labels else ""
 
 
 def _escape(text: str) -> str:

@@ -46,13 +46,6 @@ class Sweeper:
         if self._has_set_aside:
             self._unknown.look_now()
 
-    def _tell_of_alerts(self) -> None:
-        told = self._store.tell_alerts()
-        for alert in told.opened:
-            logger.warning("alert %s (%s): %s", alert.id, alert.category, alert.message)
-        for alert in told.resolved:
-            logger.info("alert %s (%s) is over: %s", alert.id, alert.category, alert.message)
-
     def tick(self) -> float:
         if not self._pulse.allows_sweep():
             return Idle(min(self._pulse.interval, self._interval))
@@ -64,7 +57,6 @@ class Sweeper:
         for job in swept.cancelled:
             logger.info("job %s of type %s is cancelled, as was asked for: the worker that ran it is gone", job.id, job.type)
         self._reports.swept(swept)
-        self._tell_of_alerts()
         if self._is_to_look:
             self._is_to_look = False
             self._unknown.look_now()

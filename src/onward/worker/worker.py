@@ -6,12 +6,14 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 from typing import Any
 
+from onward.alert_rules import AlertRules
+from onward.alerts import Told
 from onward.clock import Clock
 from onward.definition import Duration
 from onward.driver import Store
@@ -19,16 +21,20 @@ from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, StoreError
 from onward.events import Events
 from onward.inspection import Retention
+from onward.jobs import NewJob
 from onward.limit import Limit
 from onward.periodic import Periodic
+from onward.presence import Presence
 from onward.reconciler import Reconciler
 from onward.registry import Registry
+from onward.sight_verbs import no_jobs
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
 from onward.worker.isolated_processes import IsolatedProcesses
 from onward.worker.isolation import Isolation, warn_of_isolated_here
 from onward.worker.lease_owner import make_lease_owner
+from onward.worker.lookout import Lookout
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
 from onward.worker.producer import Producer
@@ -72,6 +78,8 @@ class Worker:
         periodic: Iterable[Periodic] = (),
         queue_limits: Mapping[str, Limit] | None = None,
         retention: Retention | None = None,
+        alert_rules: AlertRules | None = None,
+        jobs_for_alerts: Callable[[Told, str], Sequence[NewJob]] | None = None,
         reconcilers: Iterable[Reconciler] = (),
         queues: Iterable[str] = (),
         concurrency: int = 16,
@@ -164,6 +172,13 @@ class Worker:
             on_stuck=self._give_up,
         )
         self.sweeper = Sweeper(store, definitions, pulse, reports=reports, interval=parse_duration(sweep_every).total_seconds())
+        self.lookout = Lookout(
+            store,
+            alert_rules,
+            # Who only works off what is there is gone before anybody could see it.
+            presence=None if drain else self._presence,
+            jobs_for=no_jobs if jobs_for_alerts is None else lambda told: jobs_for_alerts(told, next(iter(self._queues), "default")),
+        )
         self.pruner = Pruner(store, retention or Retention(), interval=parse_duration(prune_every).total_seconds())
         self.scheduler = Scheduler(store, definitions, periodic, limits=self._queue_limits, clock=clock, chance=chance)
         self._stopping = Stopping(self.slots, self.producer, grace=None if grace is None else parse_duration(grace).total_seconds())
@@ -175,6 +190,7 @@ class Worker:
         self._drains = drain
         self._sweeping = loop(self.sweeper, jitter=0.1)
         self._scheduling = loop(self.scheduler)
+        self._looking_out = loop(self.lookout, jitter=0.1)
         self._pruning = loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0))
         # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
         self._watching_deadlines = loop(self.deadlines, longest_back_off=1.0)
@@ -235,7 +251,7 @@ class Worker:
     def _serve(self) -> None:
         """Work, and wind down whatever ends that. Raises ``KeyboardInterrupt`` for the second Ctrl-C, wherever it falls."""
         try:
-            for loop in (*self.watching, self._pruning):
+            for loop in (*self.watching, self._pruning, self._looking_out):
                 loop.start()
             if self._reconcilers:
                 threading.Thread(target=self._reconcile, name="onward-reconcile", daemon=True).start()
@@ -258,10 +274,14 @@ class Worker:
 
     def _wind_down(self) -> None:
         began = time.monotonic()
-        for loop in (self._sweeping, self._pruning, self._scheduling):
+        for loop in (self._sweeping, self._pruning, self._scheduling, self._looking_out):
             loop.stop()
         self.ask_to_stop()
         self.was_clean = self._stopping.run()
+        # In a thread of its own: a store that does not answer must not hold up the end.
+        leaving = threading.Thread(target=self.lookout.leave, name="onward-leave", daemon=True)
+        leaving.start()
+        leaving.join(LONGEST_LAST_SWEEP)
         self._sweeping.join(min(self._stopping.left, LONGEST_LAST_SWEEP))
         if self.ran_out:
             self._look_at_last()
@@ -283,6 +303,10 @@ class Worker:
     def _run_out(self) -> None:
         self.ran_out = True
         self.ask_to_stop()
+
+    def _presence(self) -> Presence:
+        types = tuple(sorted(self._definitions.leases()))
+        return Presence(lease_owner=self.lease_owner, name=self.name, queues=self._queues, types=types, concurrency=self._concurrency)
 
     def _look_at_unknown(self) -> None:
         if self.sweeper.note_set_aside():

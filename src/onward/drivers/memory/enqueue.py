@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 from onward.alerts import breaker_cause
 from onward.breaker import refuses
+from onward.drivers.memory.alerts import alert_of
 from onward.drivers.memory.tables import KeyHolder, Tables
-from onward.drivers.memory.waits import is_probe_alive, open_alert
+from onward.drivers.memory.waits import is_probe_alive
 from onward.errors import BreakerOpen, DuplicateJob
 from onward.jobs import Accepted, Job, NewJob, uses_of_key
 from onward.status import Status
@@ -48,7 +49,7 @@ def _accept_one(tables: Tables, asked: NewJob, now: datetime) -> Accepted:
         tables.put_scope(asked.id, asked.scope)
     state = tables.breakers.get(asked.breaker or "") if asked.refuses_open_breaker else None
     if state is not None and refuses(state, is_probe_alive(tables, state), now):
-        alert = open_alert(tables, breaker_cause(state.key))
+        alert = alert_of(tables, breaker_cause(state.key))
         raise BreakerOpen(state.key, retry_at=state.retry_at, alert_id=None if alert is None else alert.id)
     tables.put_job(_as_stored(asked, now))
     return Accepted(asked.id)

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from onward.alerts import breaker_cause
 from onward.breaker import BreakerState, closed, opened_by_hand
 from onward.drivers.memory import actions
+from onward.drivers.memory.alerts import alert_of
 from onward.drivers.memory.tables import Tables
-from onward.drivers.memory.waits import let_under_limits, open_alert, put_breaker, running_of_keys, running_of_queue, waiting_for
+from onward.drivers.memory.waits import let_under_limits, put_breaker, running_of_keys, running_of_queue, waiting_for
 from onward.inspection import MOST_COUNTED, JobFilter, KnownBreaker, KnownLimit
 from onward.limit import Limit, LimitKind, LimitState
 
@@ -21,7 +22,7 @@ def known_breakers(tables: Tables, keys: Collection[str] | None) -> list[KnownBr
     known = []
     for key, state in sorted(tables.breakers.items()):
         if keys is None or key in keys:
-            alert = open_alert(tables, breaker_cause(key))
+            alert = alert_of(tables, breaker_cause(key))
             waiting = min(waiting_for(tables, "breaker", key), MOST_COUNTED)
             known.append(KnownBreaker(state=state, waiting=waiting, alert_id=None if alert is None else alert.id))
     return known

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
+from onward.drivers.memory.alerts import open_alert, resolve_alert
+from onward.drivers.memory.enqueue import enqueue
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.verbs import VerbsOfWaits
 from onward.errors import AlertNotFound
 from onward.inspection import MOST_COUNTED
 from onward.jobs import Job
-from onward.metrics import Backlog, Lane, Total, add_rollups
+from onward.metrics import Backlog, Lane, Metrics, Total, add_rollups
 from onward.outcome import storable
+from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
+from onward.sight_verbs import JobsFor, no_jobs
 from onward.status import Status
+from onward.verdict import Verdict, judge
 
 
 class VerbsOfSight(VerbsOfWaits):
@@ -23,6 +29,12 @@ class VerbsOfSight(VerbsOfWaits):
     def backlog(self) -> list[Backlog]:
         with self._reading() as tables:
             return _backlog(tables, self.clock.now())
+
+    def due_before(self, job: Job) -> int:
+        with self._reading() as tables:
+            now, place = self.clock.now(), (-job.priority, job.scheduled_at, job.id)
+            due = (one for one in map(tables.jobs.__getitem__, tables.waiting) if one.queue == job.queue and one.scheduled_at <= now)
+            return min(sum((-one.priority, one.scheduled_at, one.id) < place for one in due), MOST_COUNTED)
 
     def totals(self) -> list[Total]:
         with self._reading() as tables:
@@ -51,13 +63,55 @@ class VerbsOfSight(VerbsOfWaits):
                 tables.put_alert(found)
             return found
 
-    def tell_alerts(self) -> Told:
+    def tell_alerts(self, jobs_for: JobsFor = no_jobs) -> Told:
         with self._writing() as tables:
             found = sorted(tables.alerts.values(), key=lambda one: one.id)
             opened = [one for one in found if (one.id, "opened") not in tables.told]
             resolved = [one for one in found if one.resolved_at is not None and (one.id, "resolved") not in tables.told]
+            told = Told(tuple(opened), tuple(resolved))
+            jobs = jobs_for(told)
+            if jobs:
+                enqueue(tables, jobs, self.clock.now())
             tables.told |= {(one.id, "opened") for one in opened} | {(one.id, "resolved") for one in resolved}
-        return Told(tuple(opened), tuple(resolved))
+        if jobs:
+            self.wake()
+        return told
+
+    def announce(self, presence: Presence) -> None:
+        with self._writing() as tables:
+            now = self.clock.now()
+            was = tables.workers.get(presence.lease_owner)
+            fields = {name: getattr(presence, name) for name in Presence.__struct_fields__}
+            tables.put_worker(KnownWorker(**fields, started_at=now if was is None else was.started_at, seen_at=now))
+            for one in list(tables.workers.values()):
+                if abs(now - one.seen_at) > FORGOTTEN_AFTER:
+                    tables.remove_worker(one.lease_owner)
+
+    def withdraw(self, lease_owner: str) -> None:
+        with self._writing() as tables:
+            tables.remove_worker(lease_owner)
+
+    def workers(self) -> list[KnownWorker]:
+        with self._reading() as tables:
+            return sorted(tables.workers.values(), key=lambda one: one.lease_owner)
+
+    def take_look(self, every: timedelta) -> bool:
+        with self._writing() as tables:
+            now, last = self.clock.now(), tables.looked_at
+            is_time = last is not None and not now - every < last <= now
+            if last is None or is_time:
+                tables.looked_at = now
+            return is_time
+
+    def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
+        with self._writing() as tables:
+            verdict = judge(rules, look, tables.conditions)
+            for alert in verdict.opened:
+                open_alert(tables, alert, self.clock.now())
+            for cause in verdict.resolved:
+                resolve_alert(tables, cause, self.clock.now())
+            tables.conditions = {one.cause: one for one in verdict.conditions}
+            return verdict
 
 
 def _backlog(tables: Tables, now: datetime) -> list[Backlog]:

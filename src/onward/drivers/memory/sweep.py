@@ -42,6 +42,7 @@ def sweep(tables: Tables, types: Collection[str], now: datetime, constraints: Ma
 
 def recover(tables: Tables, lease_owner: str, started: Collection[str], now: datetime) -> Swept:
     """Take back every claim of a process that is known to be dead."""
+    tables.remove_worker(lease_owner)
     claimed = [job for job in tables.jobs.values() if job.status is Status.IN_PROGRESS and job.lease_owner == lease_owner]
     workable = _workable(tables, claimed, now)
     returned = [take_back(tables, job, PROCESS_DIED, now) if job.id in started else give_back(tables, job, now) for job in workable]

@@ -16,7 +16,9 @@ from onward.jobs import Attempt, Job, Scope
 from onward.limit import LimitKind, LimitState
 from onward.metrics import Total, add_rollups
 from onward.periodic import PeriodicJob
+from onward.presence import KnownWorker
 from onward.rollups import Rollup, Written, of_jobs
+from onward.verdict import Condition
 
 KeyName = tuple[str, str, str]
 """Under what a key is unique: (owner, type, key)."""
@@ -66,6 +68,10 @@ class Tables:
         self.alerts: dict[str, Alert] = {}
         self.told: frozenset[tuple[str, str]] = frozenset()
         """Of which alerts, and whether of their opening or their end, somebody was told."""
+        self.workers: dict[str, KnownWorker] = {}
+        self.conditions: dict[str, Condition] = {}
+        self.looked_at: datetime | None = None
+        """When somebody was to look whether rules of alerts are broken."""
         self.changed: dict[tuple[str, str], datetime] = {}
         """When each breaker and each limit was written last."""
         self._undo: list[tuple[dict[Any, Any], Any, Any]] | None = None
@@ -77,7 +83,8 @@ class Tables:
         other.blocked, other.paused, other.periodic = self.blocked.copy(), self.paused.copy(), self.periodic.copy()
         other.actions, other.behind, other.breakers = self.actions.copy(), self.behind.copy(), self.breakers.copy()
         other.limits, other.alerts, other.changed = self.limits.copy(), self.alerts.copy(), self.changed.copy()
-        other.told = self.told
+        other.told, other.looked_at = self.told, self.looked_at
+        other.workers, other.conditions = self.workers.copy(), self.conditions.copy()
         other.totals, other.counted_until = self.totals.copy(), self.counted_until
         other.scopes, other.history, other.rollups = self.scopes.copy(), self.history.copy(), self.rollups.copy()
         return other
@@ -184,6 +191,12 @@ class Tables:
 
     def remove_alert(self, alert: Alert) -> None:
         self._put(self.alerts, alert.id, _ABSENT)
+
+    def put_worker(self, worker: KnownWorker) -> None:
+        self._put(self.workers, worker.lease_owner, worker)
+
+    def remove_worker(self, lease_owner: str) -> None:
+        self._put(self.workers, lease_owner, _ABSENT)
 
     def put_action(self, action: Action) -> None:
         self._put(self.actions, action.id, action)

@@ -8,8 +8,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from onward.admission import REASONS, UNCONSTRAINED, Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said
-from onward.alerts import Alert, breaker_cause, breaker_opened
+from onward.alerts import breaker_cause, breaker_opened
 from onward.breaker import ASKED_FOR_PROBE, BreakerState, after_run, may_try, released
+from onward.drivers.memory.alerts import open_alert, resolve_alert
 from onward.drivers.memory.tables import Tables
 from onward.jobs import BlockedBy, Job
 from onward.limit import LET_AT_ONCE, LET_WITHOUT_LIMIT, Limit
@@ -202,19 +203,9 @@ def put_breaker(tables: Tables, before: BreakerState, after: BreakerState, now: 
         return
     tables.put_breaker(after, now)
     if before.status == "closed" and after.status != "closed":
-        told = breaker_opened(after, by_hand=by_hand)
-        if open_alert(tables, told.cause) is None:
-            fields = {name: getattr(told, name) for name in told.__struct_fields__}
-            tables.put_alert(Alert(**fields, opened_at=now))
+        open_alert(tables, breaker_opened(after, by_hand=by_hand), now)
     elif before.status != "closed" and after.status == "closed":
-        alert = open_alert(tables, breaker_cause(after.key))
-        if alert is not None:
-            tables.put_alert(replace(alert, resolved_at=now))
-
-
-def open_alert(tables: Tables, cause: str) -> Alert | None:
-    """The alert of this cause that is open, if one is."""
-    return next((one for one in tables.alerts.values() if one.cause == cause and one.resolved_at is None), None)
+        resolve_alert(tables, breaker_cause(after.key), now)
 
 
 def recheck(tables: Tables, now: datetime, types: Collection[str], constraints: Mapping[str, Constraint]) -> int:

@@ -38,6 +38,31 @@ SELECT type, count(*), {oldest_text} FROM (
     LIMIT :limit::bigint
 ) AS found GROUP BY type;
 
+-- name: due_before
+-- How many due rows of its queue are taken before a job, counted up to :limit: those of each higher priority, then those of its own.
+WITH RECURSIVE lane (priority) AS (
+    (
+        SELECT priority FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue::text ORDER BY priority DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT job.priority FROM {prefix}jobs AS job
+        WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = :queue::text AND job.priority < lane.priority
+        ORDER BY job.priority DESC LIMIT 1
+    ) FROM lane WHERE lane.priority > :priority::bigint
+)
+SELECT count(*) FROM (
+    SELECT FROM lane CROSS JOIN LATERAL (
+        SELECT FROM {prefix}jobs AS job
+        WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = :queue::text AND job.priority = lane.priority
+            AND job.scheduled_at <= :now::text::timestamptz
+            AND (lane.priority > :priority::bigint OR (job.scheduled_at, job.id) < (:scheduled_at::text::timestamptz, :id::text))
+        ORDER BY job.scheduled_at, job.id LIMIT :limit::bigint
+    ) AS due
+    WHERE lane.priority >= :priority::bigint LIMIT :limit::bigint
+) AS found;
+
 -- name: blocked_counts
 -- Each (blocked_by, type, queue) that there is, found by one seek each; how many, and since when the oldest of the first thousand is due.
 WITH RECURSIVE spot (blocked_by, type, queue) AS (

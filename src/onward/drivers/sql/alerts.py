@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from onward.alerts import Alert, NewAlert, Told, breaker_cause, breaker_opened
+from onward.alerts import Alert, NewAlert, breaker_cause, breaker_opened
 from onward.breaker import BreakerState
 from onward.drivers.sql.rows import write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.errors import AlertNotFound
 from onward.outcome import has_form, storable
 
-TOLD_AT_ONCE = 100
 ALERT_COLUMNS: tuple[str, ...] = tuple(Alert.__struct_fields__)
 
 
@@ -33,19 +32,19 @@ def resolve_alerts(causes: Sequence[str], now: datetime) -> Operation[int]:
 def open_alerts(causes: Sequence[str]) -> Operation[dict[str, Alert]]:
     """The open alerts of these causes, by cause."""
     rows = yield Statement("open_alerts", {"causes": as_json(sorted(causes))})
-    return {one.cause: one for one in _read_all(rows)}
+    return {one.cause: one for one in read_alerts(rows)}
 
 
 def alerts(is_open: bool | None, limit: int, before: str | None) -> Operation[list[Alert]]:
     """Read a page, newest first. A row that cannot be read was written by hand, and is left out."""
     asked = {"is_open": None if is_open is None else int(is_open), "limit": limit, "before": before}
-    return _read_all((yield Statement("alerts", asked)))
+    return read_alerts((yield Statement("alerts", asked)))
 
 
 def alert(alert_id: str) -> Operation[Alert]:
     """Read one. Raises ``AlertNotFound``."""
     rows = (yield Statement("alert", {"id": alert_id})) if has_form(alert_id) else []
-    read = _read_all(rows)
+    read = read_alerts(rows)
     if not read:
         raise AlertNotFound(storable(alert_id))
     return read[0]
@@ -63,21 +62,14 @@ def any_untold() -> Operation[bool]:
     return bool((yield Statement("any_untold"))[0][0])
 
 
-def tell(now: datetime) -> Operation[Told]:
-    """Take those of which nobody was told yet, so that nobody else tells of them."""
-    asked = {"now": write_instant(now), "limit": TOLD_AT_ONCE}
-    opened = _read_all((yield Statement("tell_opened", asked)))
-    resolved = _read_all((yield Statement("tell_resolved", asked)))
-    return Told(tuple(sorted(opened, key=lambda one: one.id)), tuple(sorted(resolved, key=lambda one: one.id)))
-
-
 def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[None]:
     """Delete at most ``limit`` that have been over for longer, the oldest first."""
     if kept_for is not None:
         yield Statement("prune_alerts", {"before": write_instant(now - kept_for), "limit": limit})
 
 
-def _read_all(rows: Iterable[Row]) -> list[Alert]:
+def read_alerts(rows: Iterable[Row]) -> list[Alert]:
+    """Those of these rows that can be read."""
     return [one for row in rows if (one := _read(row)) is not None]
 
 

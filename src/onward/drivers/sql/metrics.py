@@ -12,6 +12,7 @@ from onward.drivers.sql.rollups import read_histograms, read_rollups, write_hist
 from onward.drivers.sql.rows import read_instant, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.inspection import MOST_COUNTED
+from onward.jobs import Job
 from onward.metrics import Backlog, Lane, Total, add_rollups
 from onward.rollups import MERGED_AFTER, minute_of
 
@@ -48,6 +49,20 @@ def backlog(now: datetime) -> Operation[list[Backlog]]:
         if (was := of(queue, type_)) is not None:
             found[was.lane] = replace(was, dead_letters=count, is_capped=was.is_capped or are_capped)
     return [found[lane] for lane in sorted(found)]
+
+
+def due_before(job: Job, now: datetime) -> Operation[int]:
+    """How many due jobs of its queue are taken before a job."""
+    asked = {
+        "queue": job.queue,
+        "priority": job.priority,
+        "scheduled_at": write_instant(job.scheduled_at),
+        "id": job.id,
+        "now": write_instant(now),
+        "limit": MOST_COUNTED,
+    }
+    rows = yield Statement("due_before", asked)
+    return int(rows[0][0])
 
 
 def _instant(text: Any) -> datetime | None:

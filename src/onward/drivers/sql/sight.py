@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
-from onward.drivers.sql import alerts, metrics
+from onward.drivers.sql import alerts, lookout, metrics
 from onward.drivers.sql.verbs import VerbsOfWaits
-from onward.metrics import Backlog, Total
+from onward.jobs import Job
+from onward.metrics import Backlog, Metrics, Total
+from onward.presence import KnownWorker, Presence
+from onward.sight_verbs import JobsFor, no_jobs
+from onward.verdict import Verdict
 
 
 class VerbsOfSight(VerbsOfWaits):
@@ -13,6 +20,9 @@ class VerbsOfSight(VerbsOfWaits):
 
     def backlog(self) -> list[Backlog]:
         return self._look_up(lambda: metrics.backlog(self.clock.now()))
+
+    def due_before(self, job: Job) -> int:
+        return self._look_up(lambda: metrics.due_before(job, self.clock.now()))
 
     def totals(self) -> list[Total]:
         return self._look_up(metrics.totals)
@@ -26,7 +36,24 @@ class VerbsOfSight(VerbsOfWaits):
     def acknowledge_alert(self, alert_id: str, *, actor: str = "") -> Alert:
         return self._change(lambda now: alerts.acknowledge(alert_id, actor, now))
 
-    def tell_alerts(self) -> Told:
+    def tell_alerts(self, jobs_for: JobsFor = no_jobs) -> Told:
         if not self._look_up(alerts.any_untold):
             return Told()
-        return self._change(alerts.tell)
+        return self._change(lambda now: lookout.tell(now, jobs_for))
+
+    def announce(self, presence: Presence) -> None:
+        self._change(lambda now: lookout.announce(presence, now))
+
+    def withdraw(self, lease_owner: str) -> None:
+        self._change(lambda now: lookout.withdraw(lease_owner))
+
+    def workers(self) -> list[KnownWorker]:
+        return self._look_up(lookout.workers)
+
+    def take_look(self, every: timedelta) -> bool:
+        if not self._look_up(lambda: lookout.is_time_to_look(every, self.clock.now())):
+            return False
+        return self._change(lambda now: lookout.take_look(every, now))
+
+    def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
+        return self._change(lambda now: lookout.judge_look(rules, look, now))

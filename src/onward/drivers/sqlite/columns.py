@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_type_hints
 
 from onward.drivers.sql.alerts import ALERT_COLUMNS
+from onward.drivers.sql.lookout import WORKER_COLUMNS
 from onward.drivers.sql.periodic import PERIODIC_COLUMNS
 from onward.drivers.sql.rows import ACTION_COLUMNS, ATTEMPT_COLUMNS, COLUMNS
 from onward.jobs import Job
@@ -22,6 +23,7 @@ def column_lists() -> dict[str, str]:
         "action_columns": _plain(ACTION_COLUMNS),
         "periodic_columns": _plain(PERIODIC_COLUMNS),
         "alert_columns": _plain(ALERT_COLUMNS),
+        "worker_columns": _plain(WORKER_COLUMNS),
         "behind": BEHIND,
         "job_object": _job_object(),
     }

@@ -28,6 +28,24 @@ SELECT type, count(*), min(scheduled_at) FROM (
     LIMIT :limit
 ) GROUP BY type;
 
+-- name: due_before
+-- How many due rows of its queue are taken before a job, counted up to :limit: those of each higher priority, then those of its own.
+WITH RECURSIVE lane (priority) AS (
+    SELECT max(priority) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue
+    UNION ALL
+    SELECT (
+        SELECT max(priority) FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority < lane.priority
+    ) FROM lane WHERE lane.priority > :priority
+)
+SELECT count(*) FROM (
+    SELECT job.id FROM lane CROSS JOIN {prefix}jobs AS job
+    WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = :queue AND job.priority = lane.priority
+        AND lane.priority >= :priority AND job.scheduled_at <= :now
+        AND (lane.priority > :priority OR (job.scheduled_at, job.id) < (:scheduled_at, :id))
+    LIMIT :limit
+);
+
 -- name: blocked_counts
 -- Each (blocked_by, type, queue) that there is, found by one seek each; how many, and since when the oldest of the first thousand is due.
 WITH RECURSIVE spot (found) AS (

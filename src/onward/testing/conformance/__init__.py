@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits many "
-    "many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
+    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits lookout "
+    "many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -51,9 +51,10 @@ from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, Te
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
 from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestRateOfAKey  # noqa: E402
+from onward.testing.conformance.lookout import TestJudge, TestTakeLook, TestTellByJob, TestWorkers  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
-from onward.testing.conformance.metrics import TestBacklog, TestTotals  # noqa: E402
+from onward.testing.conformance.metrics import TestBacklog, TestDueBefore, TestTotals  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.paused import TestPause, TestQueues  # noqa: E402
 from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  # noqa: E402
@@ -88,6 +89,7 @@ __all__ = [
     "TestConcurrencyOfAKey",
     "TestDelete",
     "TestDue",
+    "TestDueBefore",
     "TestDuplicates",
     "TestEffectOnce",
     "TestEnded",
@@ -102,6 +104,7 @@ __all__ = [
     "TestHistory",
     "TestHolder",
     "TestIdleKeys",
+    "TestJudge",
     "TestKeyOfARetry",
     "TestLease",
     "TestLimitOfAQueue",
@@ -131,6 +134,8 @@ __all__ = [
     "TestSerialOrder",
     "TestSetAside",
     "TestSweep",
+    "TestTakeLook",
+    "TestTellByJob",
     "TestTooLate",
     "TestTotals",
     "TestTransaction",
@@ -141,6 +146,7 @@ __all__ = [
     "TestUnstorable",
     "TestWake",
     "TestWhoIsAhead",
+    "TestWorkers",
     "TestWritten",
     "damage",
 ]

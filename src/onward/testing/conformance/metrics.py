@@ -106,6 +106,32 @@ class TestBacklog:
         assert of(store).due == 1
 
 
+class TestDueBefore:
+    """How many are taken before a job: what a person asks who waits for one."""
+
+    def test_those_of_higher_priority_and_those_due_for_longer_are_before_it(self, store: Store, clock: FakeClock) -> None:
+        """And of the same instant, those with a smaller id: the order of claims."""
+        made = [enqueue(store, priority=priority) for priority in (0, 0, 10, -10)]
+        clock.advance(1)
+        made += [enqueue(store, priority=priority) for priority in (0, 10)]
+        clock.advance(1)
+        order = [made[2], made[5], *sorted(made[:2], key=lambda job: job.id), made[4], made[3]]
+        assert [store.due_before(store.get(job.id)) for job in order] == [0, 1, 2, 3, 4, 5]
+        assert [taken.id for taken in claim(store, 6)] == [job.id for job in order]
+
+    def test_what_is_not_due_or_runs_or_is_of_another_queue_is_not_counted(self, store: Store, clock: FakeClock) -> None:
+        """It does not stand in the way."""
+        bring_to(store, Status.IN_PROGRESS)
+        enqueue(store, priority=50, at=clock.now() + HOUR)
+        enqueue(store, priority=50, queue="slow")
+        enqueue(store, type="unknown", priority=50)
+        clock.advance(1)
+        last = enqueue(store)
+        assert store.due_before(store.get(last.id)) == 1
+        assert last.id in {taken.id for taken in claim(store, 2)}
+        assert store.due_before(store.get(last.id)) == 0
+
+
 class TestTotals:
     """Counters for monitors: they never go back."""
 

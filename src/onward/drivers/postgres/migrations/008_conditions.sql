@@ -9,11 +9,12 @@ CREATE TABLE {prefix}workers (
     seen_at timestamptz NOT NULL
 );
 
--- One row for each cause that a rule found, until it is over. The row whose cause is empty says when somebody looked last.
+-- One row for each cause that a rule has found, until it is over: since when it holds, or since when it does not any more while its alert is
+-- open still. The row whose cause is empty says when somebody looked last.
 CREATE TABLE {prefix}conditions (
     cause text COLLATE "C" NOT NULL PRIMARY KEY,
     is_open boolean NOT NULL DEFAULT false,
-    since timestamptz NOT NULL
+    since timestamptz
 );
 
 CREATE INDEX history_finished ON {prefix}history (finished_at, job_id, fence);

@@ -9,11 +9,12 @@ CREATE TABLE {prefix}workers (
     seen_at TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- One row for each cause that a rule found, until it is over. The row whose cause is empty says when somebody looked last.
+-- One row for each cause that a rule has found, until it is over: since when it holds, or since when it does not any more while its alert is
+-- open still. The row whose cause is empty says when somebody looked last.
 CREATE TABLE {prefix}conditions (
     cause TEXT NOT NULL PRIMARY KEY,
     is_open INTEGER NOT NULL DEFAULT 0,
-    since TEXT NOT NULL
+    since TEXT
 ) WITHOUT ROWID;
 
 CREATE INDEX {prefix}history_finished ON {prefix}history (finished_at, job_id, fence);

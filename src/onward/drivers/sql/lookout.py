@@ -1,0 +1,115 @@
+"""Which workers there are, what the rules of alerts find, and who is told of it, as operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from onward.alert_rules import AlertRules
+from onward.alerts import Told
+from onward.drivers.sql.alerts import open_alert, read_alerts, resolve_alerts
+from onward.drivers.sql.enqueue import enqueue
+from onward.drivers.sql.rows import read_instant, write_instant
+from onward.drivers.sql.statements import Operation, Row, Statement, as_json
+from onward.metrics import Metrics
+from onward.outcome import storable
+from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
+from onward.sight_verbs import JobsFor
+from onward.verdict import Condition, Verdict, judge
+
+WORKER_COLUMNS: tuple[str, ...] = ("lease_owner", "name", "queues", "types", "concurrency", "started_at", "seen_at")
+TOLD_AT_ONCE = 100
+
+
+def announce(presence: Presence, now: datetime) -> Operation[None]:
+    """Write down that a worker is there."""
+    row = {
+        "lease_owner": presence.lease_owner,
+        "name": storable(presence.name),
+        "queues": as_json(presence.queues),
+        "types": as_json(presence.types),
+        "concurrency": presence.concurrency,
+        "now": write_instant(now),
+    }
+    if not (yield Statement("see_worker", row)):
+        yield Statement("announce_worker", row)
+        yield Statement("prune_workers", {"before": write_instant(now - FORGOTTEN_AFTER), "future": write_instant(now + FORGOTTEN_AFTER)})
+
+
+def withdraw(lease_owner: str) -> Operation[None]:
+    """Forget a worker that has ended."""
+    yield Statement("withdraw_worker", {"lease_owner": lease_owner})
+
+
+def workers() -> Operation[list[KnownWorker]]:
+    """All that have announced themselves. A row that cannot be read was written by hand, and is left out."""
+    rows = yield Statement("workers")
+    return [one for row in rows if (one := _read_worker(row)) is not None]
+
+
+def is_time_to_look(every: timedelta, now: datetime) -> Operation[bool]:
+    """Say whether ``take_look`` would find it to be time, or the store was never looked at. Reads only."""
+    rows = yield Statement("last_look")
+    last = _read_instant(rows[0][0]) if rows else None
+    return last is None or not now - every < last <= now
+
+
+def take_look(every: timedelta, now: datetime) -> Operation[bool]:
+    """Be the one that looks, or hear that somebody else is."""
+    yield Statement("begin_looking", {"now": write_instant(now)})
+    return bool((yield Statement("take_look", {"now": write_instant(now), "before": write_instant(now - every)})))
+
+
+def judge_look(rules: AlertRules, look: Metrics, now: datetime) -> Operation[Verdict]:
+    """Open and resolve alerts, and remember."""
+    yield Statement("begin_looking", {"now": write_instant(now)})
+    yield Statement("hold_conditions")
+    known = {one.cause: one for one in _read_conditions((yield Statement("conditions")))}
+    verdict = judge(rules, look, known)
+    for alert in verdict.opened:
+        yield from open_alert(alert, now)
+    yield from resolve_alerts(verdict.resolved, now)
+    changed = [one for one in verdict.conditions if known.get(one.cause) != one]
+    gone = known.keys() - {one.cause for one in verdict.conditions}
+    if changed:
+        rows = [[one.cause, int(one.is_open), None if one.since is None else write_instant(one.since)] for one in changed]
+        yield Statement("write_conditions", {"rows": as_json(rows)})
+    if gone:
+        yield Statement("forget_conditions", {"causes": as_json(sorted(gone))})
+    return verdict
+
+
+def tell(now: datetime, jobs_for: JobsFor) -> Operation[Told]:
+    """Take those of which nobody was told yet, so that nobody else tells of them, and accept the jobs that do."""
+    asked = {"now": write_instant(now), "limit": TOLD_AT_ONCE}
+    opened = read_alerts((yield Statement("tell_opened", asked)))
+    resolved = read_alerts((yield Statement("tell_resolved", asked)))
+    told = Told(tuple(sorted(opened, key=lambda one: one.id)), tuple(sorted(resolved, key=lambda one: one.id)))
+    if jobs := jobs_for(told):
+        yield from enqueue(jobs, now)
+    return told
+
+
+def _read_conditions(rows: Iterable[Row]) -> Iterable[Condition]:
+    for cause, is_open, since in rows:
+        if isinstance(cause, str):
+            yield Condition(cause, bool(is_open), _read_instant(since))
+
+
+def _read_instant(text: Any) -> datetime | None:
+    try:
+        return read_instant(text)
+    except (TypeError, ValueError):  # written by hand
+        return None
+
+
+def _read_worker(row: Row) -> KnownWorker | None:
+    try:
+        fields = dict(zip(WORKER_COLUMNS, row, strict=True))
+        fields |= {name: msgspec.json.decode(fields[name]) for name in ("queues", "types")}
+        return msgspec.convert(fields, KnownWorker)
+    except (msgspec.MsgspecError, TypeError, ValueError):
+        return None

@@ -1,0 +1,137 @@
+"""What becomes of alerts over simulated days: each opens once and is over once, and noise tells nobody anything."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from onward.alert_rules import AlertRules
+from onward.metrics import Backlog, Flow, Metrics
+from onward.presence import KnownWorker
+from onward.rollups import bucket_of
+from onward.verdict import MOST_NEW, Condition, judge
+
+BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
+HOUR, EVERY = timedelta(hours=1), timedelta(minutes=5)
+A_DAY = int(timedelta(days=1) / EVERY)
+RULES = AlertRules()
+Told = list[tuple[str, int]]
+"""What was told: ``+cause`` or ``-cause``, and at which look."""
+
+
+def days(looks: Iterable[dict[str, Any]], rules: AlertRules = RULES, *, restarts: bool = False) -> Told:
+    """Look each five minutes. With ``restarts`` nothing is known before a look but what was written down by the one before."""
+    told: Told = []
+    known: dict[str, Condition] = {}
+    for number, seen in enumerate(looks):
+        verdict = judge(rules, Metrics(at=BEGIN + number * EVERY, window=HOUR, **seen), known)
+        told += [("+" + one.cause, number) for one in verdict.opened] + [("-" + cause, number) for cause in verdict.resolved]
+        known = {one.cause: one for one in verdict.conditions}
+        if restarts:
+            known = {one.cause: Condition(one.cause, one.is_open, one.since) for one in verdict.conditions}
+    return told
+
+
+def worker(number: int, **fields: Any) -> KnownWorker:
+    at = BEGIN + number * EVERY
+    fields = {"queues": (), "types": ("work",)} | fields
+    return KnownWorker(lease_owner="a", name="a", concurrency=1, started_at=at, seen_at=at, **fields)
+
+
+def due(number: int, count: int, ago: timedelta = timedelta(0), **more: Any) -> dict[str, Any]:
+    at = BEGIN + number * EVERY - ago
+    backlog = (Backlog(queue="mail", type="work", due=count, oldest_due_at=at),) if count else ()
+    return {"backlog": backlog, "workers": (worker(number),)} | more
+
+
+def ended(number: int, completed: int = 0, dead: int = 0, seconds: float = 0.1) -> dict[str, Any]:
+    runs = {bucket_of(seconds): completed + dead}
+    flow = Flow(queue="mail", type="work", seconds=3600, outcomes={"completed": completed, "dead_lettered": dead}, ran=runs)
+    return {"flows": (flow,) if completed or dead else (), "workers": (worker(number),)}
+
+
+BAD: dict[str, Callable[[int], dict[str, Any]]] = {
+    "depth:mail/work": lambda number: due(number, 1001),
+    "age:mail/work": lambda number: due(number, 1, timedelta(hours=2)),
+    "run_p95:mail/work": lambda number: ended(number, 100, seconds=30),
+    "success_rate:mail/work": lambda number: ended(number, 90, 10),
+    "dead_letters:mail/work": lambda number: ended(number, 1000, 11),
+    "unserved:mail/work": lambda number: due(number, 1, timedelta(minutes=20), workers=(worker(number, queues=("slow",)),)),
+    "no_worker:": lambda number: due(number, 1, timedelta(minutes=20), workers=()),
+}
+GOOD: dict[str, Callable[[int], dict[str, Any]]] = {
+    "idle": lambda number: {},
+    "busy": lambda number: due(number, 500) | {"flows": ended(number, 1000, 3)["flows"]},
+}
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["one watcher", "another at each look"])
+@pytest.mark.parametrize("good", GOOD)
+@pytest.mark.parametrize("cause", BAD)
+def test_each_rule_tells_once_that_it_is_broken_and_once_that_it_is_over(cause: str, good: str, restarts: bool) -> None:
+    """A quiet day, a bad one, a quiet one."""
+    looks = [BAD[cause](n) if A_DAY <= n < 2 * A_DAY else GOOD[good](n) for n in range(3 * A_DAY)]
+    assert days(looks, restarts=restarts) == [("+" + cause, A_DAY + 1), ("-" + cause, 2 * A_DAY + 1)]
+
+
+@pytest.mark.parametrize("cause", BAD)
+def test_what_holds_at_single_looks_only_is_noise(cause: str) -> None:
+    """Two days at which every look is bad or not by chance, never twice in a row."""
+    chance = Random(7)
+    looks: list[dict[str, Any]] = []
+    was_bad = False
+    for n in range(2 * A_DAY):
+        was_bad = not was_bad and chance.random() < 0.5
+        looks.append(BAD[cause](n) if was_bad else GOOD["busy"](n))
+    assert days(looks) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_around_the_threshold_of_an_open_alert_does_not_end_it(seed: int) -> None:
+    """Depth between 850 and 1,150 for two days: it opens once, and stays."""
+    chance = Random(seed)
+    told = days([due(n, chance.randint(850, 1150)) for n in range(2 * A_DAY)])
+    assert [what for what, _ in told] == ["+depth:mail/work"]
+
+
+def test_an_idle_queue_is_never_told_of() -> None:
+    """Nor one that was never used, nor one whose jobs are all planned for later."""
+    assert days([{}] * 5 * A_DAY) == []
+    assert days([{"workers": (worker(n),)} for n in range(5 * A_DAY)]) == []
+
+
+def test_it_can_come_back() -> None:
+    """And is told of again."""
+    looks = [due(n, 2000 if n // 50 % 2 else 0) for n in range(250)]
+    assert [what for what, _ in days(looks)] == ["+depth:mail/work", "-depth:mail/work"] * 2
+
+
+def test_without_a_duration_it_is_told_at_once() -> None:
+    """Both times."""
+    rules = AlertRules(lasts=0)
+    assert days([due(n, 2000 if n == 3 else 0) for n in range(6)], rules) == [("+depth:mail/work", 3), ("-depth:mail/work", 4)]
+
+
+def test_a_clock_that_went_back_delays_and_loses_nothing() -> None:
+    """What was seen first in the future counts from now on."""
+    ahead = {"depth:mail/work": Condition("depth:mail/work", since=BEGIN + 10 * HOUR)}
+    first = judge(RULES, Metrics(at=BEGIN, window=HOUR, **due(0, 2000)), ahead)
+    assert first.conditions == (Condition("depth:mail/work", since=BEGIN),)
+    second = judge(RULES, Metrics(at=BEGIN + EVERY, window=HOUR, **due(1, 2000)), {one.cause: one for one in first.conditions})
+    assert [one.cause for one in second.opened] == ["depth:mail/work"]
+
+
+def test_a_look_takes_up_a_bounded_number_of_causes_and_the_next_the_others() -> None:
+    """However many types there are."""
+    many = tuple(Backlog(queue="mail", type=f"type{n:04}", due=2000, oldest_due_at=BEGIN) for n in range(250))
+    told = days([{"backlog": many, "workers": (worker(n, types=tuple(one.type for one in many)),)} for n in range(4)])
+    assert [sum(number == n for _, number in told) for n in range(4)] == [0, MOST_NEW, MOST_NEW, 50]
+
+
+def test_an_alert_says_what_was_measured_against_what() -> None:
+    """For programs, as JSON."""
+    verdict = judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR, **due(0, 2000)), {})
+    (alert,) = verdict.opened
+    assert alert.context == '{"metric":"depth","value":2000,"threshold":1000,"queue":"mail","type":"work"}'

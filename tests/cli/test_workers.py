@@ -34,3 +34,27 @@ def test_those_that_are_gone_are_listed_where_they_are_asked_for(app: Onward, in
     assert invoke("workers").stderr == "No worker is running; --all lists those of the last day.\n"
     (line,) = invoke("workers", "--all").stdout.splitlines()[2:]
     assert line.split()[:2] == ["dead", "gone"]
+
+
+def test_doctor_says_what_nobody_serves(app: Onward, invoke: Invoke) -> None:
+    """The commonest reason for a queue that does nothing."""
+    app.store.open()
+
+    def said(name: str) -> list[str]:
+        prefix = f"{name}: "
+        return [line.partition(prefix)[2] for line in invoke("doctor").stdout.splitlines() if prefix in line]
+
+    assert (said("workers"), said("alerts")) == (["none is running, and no job is due"], ["none is open"])
+    app.enqueue(app.definitions["echo"], "a")
+    assert said("workers") == ["none is running, and 1 due job waits: onward worker"]
+    (queue,) = {one.queue for one in app.find()}
+    app.store.announce(Presence(lease_owner="a", name="a", queues=("elsewhere",), types=("echo",)))
+    assert said("workers") == ["1 running", f"echo waits in queue {queue}, which no running worker serves: onward workers"]
+    app.store.announce(Presence(lease_owner="a", name="a", types=("other",)))
+    assert said("workers") == ["1 running", f"echo waits in queue {queue}, and no running worker that serves it knows this type"]
+    app.store.announce(Presence(lease_owner="a", name="a", types=("echo",)))
+    assert said("workers") == ["1 running"]
+    app.breakers.open("s3")
+    assert said("alerts") == ["1 open, 1 of them not acknowledged: onward alerts list"]
+    app.alerts.acknowledge(app.alerts.list()[0].id)
+    assert said("alerts") == ["1 open, 0 of them not acknowledged: onward alerts list"]

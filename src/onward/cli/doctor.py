@@ -46,6 +46,7 @@ def command(as_json: bool) -> int:
 
 def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     """Everything that is looked at, one finding each."""
+    from onward.cli import doctor_lookout
     from onward.inspection import Finding
 
     examined = store.examine()
@@ -54,6 +55,8 @@ def examine(store: Store, app: Onward | None) -> Iterator[Finding]:
     yield from _looked("newest job", lambda: _newest_job(store))
     yield from _looked("stuck jobs", lambda: _stuck_jobs(store))
     yield from _looked("paused queues", lambda: _paused_queues(store))
+    yield from _looked("workers", lambda: _bounded(doctor_lookout.workers(store), "workers"))
+    yield from _looked("alerts", lambda: doctor_lookout.open_alerts(store))
     yield from _looked("breakers", lambda: _bounded(_open_breakers(store), "breakers"))
     yield from _looked("limits", lambda: _bounded(_full_queues(store), "limits"))
     yield from _looked("periodic jobs", lambda: _periodic_jobs(store))
@@ -90,7 +93,7 @@ def _bounded(findings: Iterator[Finding], group: str) -> Iterator[Finding]:
 
     yield from islice(findings, MOST_OF_ONE_KIND)
     if more := sum(1 for _ in findings):
-        yield Finding(group, "warning", f"and {more:,} more: onward {group} list")
+        yield Finding(group, "warning", f"and {more:,} more: onward {group}{'' if group == 'workers' else ' list'}")
 
 
 def _open_breakers(store: Store) -> Iterator[Finding]:

@@ -38,6 +38,27 @@ SELECT type, count(*), {oldest_text} FROM (
     LIMIT :limit::bigint
 ) AS found GROUP BY type;
 
+-- name: longest_due
+-- Of each priority of a queue, the one that has been due for longest.
+WITH RECURSIVE lane (priority) AS (
+    (
+        SELECT priority FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue::text ORDER BY priority DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT job.priority FROM {prefix}jobs AS job
+        WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = :queue::text AND job.priority < lane.priority
+        ORDER BY job.priority DESC LIMIT 1
+    ) FROM lane WHERE lane.priority IS NOT NULL
+)
+SELECT due.type, due.scheduled_at FROM lane CROSS JOIN LATERAL (
+    SELECT job.type, {scheduled_text} AS scheduled_at FROM {prefix}jobs AS job
+    WHERE job.status IN ('queued', 'retrying') AND job.blocked_by IS NULL AND job.queue = :queue::text AND job.priority = lane.priority
+        AND job.scheduled_at <= :now::text::timestamptz
+    ORDER BY job.scheduled_at, job.id LIMIT 1
+) AS due;
+
 -- name: due_before
 -- How many due rows of its queue are taken before a job, counted up to :limit: those of each higher priority, then those of its own.
 WITH RECURSIVE lane (priority) AS (

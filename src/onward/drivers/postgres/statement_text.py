@@ -89,6 +89,7 @@ class StatementText:
             "alert_columns": _read("alert", ALERT_COLUMNS),
             "worker_columns": _read("worker", WORKER_COLUMNS),
             "since_text": as_text("since"),
+            "scheduled_text": as_text("job.scheduled_at"),
             "behind": "(CASE blocked_by WHEN 'breaker' THEN breaker WHEN 'limit' THEN concurrency_key ELSE serial_key END)",
             "lock": f"(hashtextextended(split_part(name, ':', 1), {waits}) & -{LOCKS_OF_KIND} | ({which}))",
             "opened_text": as_text("opened_at"),

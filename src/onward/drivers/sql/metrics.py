@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from onward.drivers.sql.rollups import read_histograms, read_rollups, write_hist
 from onward.drivers.sql.rows import read_instant, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.inspection import MOST_COUNTED
-from onward.jobs import Job
+from onward.jobs import BlockedBy, Job
 from onward.metrics import Backlog, Lane, Total, add_rollups
 from onward.rollups import MERGED_AFTER, minute_of
 
@@ -20,35 +21,56 @@ COUNTED_AT_ONCE = timedelta(hours=6)
 """Of rollups, in one transaction."""
 
 
+class _Found(dict[Lane, Backlog]):
+    """What is known by now. Names that are no text were written by hand, and are left out."""
+
+    def change(self, queue: Any, type_: Any, change: Callable[[Backlog], Backlog]) -> None:
+        if isinstance(queue, str) and isinstance(type_, str):
+            self[queue, type_] = change(self.get((queue, type_)) or Backlog(queue=queue, type=type_))
+
+
 def backlog(now: datetime) -> Operation[list[Backlog]]:
-    """What waits and runs, by queue and type. Names that are no text were written by hand, and are left out."""
-    found: dict[Lane, Backlog] = {}
-
-    def of(queue: Any, type_: Any) -> Backlog | None:
-        if not (isinstance(queue, str) and isinstance(type_, str)):
-            return None
-        return found.get((queue, type_)) or Backlog(queue=queue, type=type_)
-
+    """What waits and runs, by queue and type."""
+    found = _Found()
     for (queue,) in (yield Statement("waiting_queues")):
-        rows = yield Statement("due_types", {"queue": queue, "now": write_instant(now), "limit": MOST_COUNTED})
-        is_capped = sum(row[1] for row in rows) >= MOST_COUNTED
-        for type_, count, oldest in rows:
-            if (was := of(queue, type_)) is not None:
-                found[was.lane] = replace(was, due=count, oldest_due_at=_instant(oldest), is_capped=is_capped)
+        yield from _add_due(found, queue, now)
     for why, type_, queue, count, oldest in (yield Statement("blocked_counts", {"limit": MOST_COUNTED})):
-        if (was := of(queue, type_)) is not None:
-            since = min((at for at in (was.oldest_due_at, _instant(oldest)) if at is not None), default=None)
-            is_capped = was.is_capped or count >= MOST_COUNTED
-            found[was.lane] = replace(was, blocked={**was.blocked, why: count}, oldest_due_at=since, is_capped=is_capped)
+        found.change(queue, type_, partial(_with_blocked, why=why, count=count, oldest=_instant(oldest)))
     for queue, type_, count in (yield Statement("running_types")):
-        if (was := of(queue, type_)) is not None:
-            found[was.lane] = replace(was, in_progress=count)
+        found.change(queue, type_, partial(replace, in_progress=count))
     rows = yield Statement("dead_types", {"limit": MOST_COUNTED})
     are_capped = sum(row[2] for row in rows) >= MOST_COUNTED
     for queue, type_, count in rows:
-        if (was := of(queue, type_)) is not None:
-            found[was.lane] = replace(was, dead_letters=count, is_capped=was.is_capped or are_capped)
+        found.change(queue, type_, partial(_with_dead, count=count, are_capped=are_capped))
     return [found[lane] for lane in sorted(found)]
+
+
+def _add_due(found: _Found, queue: Any, now: datetime) -> Operation[None]:
+    rows = yield Statement("due_types", {"queue": queue, "now": write_instant(now), "limit": MOST_COUNTED})
+    is_capped = sum(row[1] for row in rows) >= MOST_COUNTED
+    for type_, count, oldest in rows:
+        found.change(queue, type_, partial(replace, due=count, oldest_due_at=_instant(oldest), is_capped=is_capped))
+    if is_capped:
+        # Whoever is never reached, behind an endless stream of higher priority, must be seen all the same.
+        for type_, oldest in (yield Statement("longest_due", {"queue": queue, "now": write_instant(now)})):
+            found.change(queue, type_, partial(_with_longest_due, oldest=_instant(oldest)))
+
+
+def _with_longest_due(was: Backlog, oldest: datetime | None) -> Backlog:
+    return replace(was, due=max(was.due, 1), oldest_due_at=_earlier(was.oldest_due_at, oldest), is_capped=True)
+
+
+def _with_blocked(was: Backlog, why: BlockedBy, count: int, oldest: datetime | None) -> Backlog:
+    is_capped = was.is_capped or count >= MOST_COUNTED
+    return replace(was, blocked={**was.blocked, why: count}, oldest_due_at=_earlier(was.oldest_due_at, oldest), is_capped=is_capped)
+
+
+def _with_dead(was: Backlog, count: int, are_capped: bool) -> Backlog:
+    return replace(was, dead_letters=count, is_capped=was.is_capped or are_capped)
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((at for at in (one, other) if at is not None), default=None)
 
 
 def due_before(job: Job, now: datetime) -> Operation[int]:

@@ -28,6 +28,22 @@ SELECT type, count(*), min(scheduled_at) FROM (
     LIMIT :limit
 ) GROUP BY type;
 
+-- name: longest_due
+-- Of each priority of a queue, the one that has been due for longest.
+WITH RECURSIVE lane (priority) AS (
+    SELECT max(priority) FROM {prefix}jobs WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue
+    UNION ALL
+    SELECT (
+        SELECT max(priority) FROM {prefix}jobs
+        WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority < lane.priority
+    ) FROM lane WHERE lane.priority IS NOT NULL
+)
+SELECT job.type, job.scheduled_at FROM lane CROSS JOIN {prefix}jobs AS job ON job.id = (
+    SELECT id FROM {prefix}jobs
+    WHERE status IN ('queued', 'retrying') AND blocked_by IS NULL AND queue = :queue AND priority = lane.priority AND scheduled_at <= :now
+    ORDER BY scheduled_at, id LIMIT 1
+);
+
 -- name: due_before
 -- How many due rows of its queue are taken before a job, counted up to :limit: those of each higher priority, then those of its own.
 WITH RECURSIVE lane (priority) AS (

@@ -54,7 +54,7 @@ from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestRateOfA
 from onward.testing.conformance.lookout import TestJudge, TestTakeLook, TestTellByJob, TestWorkers  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
-from onward.testing.conformance.metrics import TestBacklog, TestDueBefore, TestTotals  # noqa: E402
+from onward.testing.conformance.metrics import TestBacklog, TestDueBefore, TestStarved, TestTotals  # noqa: E402
 from onward.testing.conformance.neighbours import TestEnded, TestNeighbours  # noqa: E402
 from onward.testing.conformance.paused import TestPause, TestQueues  # noqa: E402
 from onward.testing.conformance.periodic import TestMomentsFired, TestPeriodic  # noqa: E402
@@ -133,6 +133,7 @@ __all__ = [
     "TestScopeInTime",
     "TestSerialOrder",
     "TestSetAside",
+    "TestStarved",
     "TestSweep",
     "TestTakeLook",
     "TestTellByJob",

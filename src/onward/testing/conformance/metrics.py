@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onward.admission import Constraint
 from onward.clock import FakeClock
 from onward.driver import Store
-from onward.inspection import Retention
+from onward.inspection import MOST_COUNTED, Retention
 from onward.limit import Limit
 from onward.metrics import LOST, Backlog, Total
 from onward.outcome import DeadLettered, Retried
@@ -18,6 +18,7 @@ from onward.rollups import Tally, bucket_of, minute_of
 from onward.status import Status
 from onward.testing.conformance.rollups import end
 from onward.testing.conformance.steps import NO_DELAY, PAST_LEASE, bring_to, claim, claim_one, enqueue, settle, start_alone
+from onward.testing.factories import make_new_job
 
 HOUR = timedelta(hours=1)
 LATER = timedelta(days=120)
@@ -104,6 +105,22 @@ class TestBacklog:
         enqueue(store)
         store.pause("default")
         assert of(store).due == 1
+
+
+class TestStarved:
+    """Priority is kept always, so a steady stream of higher priority leaves lower ones waiting. They must be seen."""
+
+    def test_one_behind_more_jobs_than_are_counted_is_seen_with_its_age(self, store: Store, clock: FakeClock) -> None:
+        """As long as it waits, however many stand before it."""
+        began = clock.now()
+        enqueue(store, type="mail", priority=-1)
+        clock.advance(60)
+        store.enqueue([make_new_job(priority=1, at=clock.now()) for _ in range(MOST_COUNTED)])
+        store.enqueue([make_new_job(type="mail", priority=1, queue="slow", at=clock.now())])
+        clock.advance(60)
+        assert of(store, "mail").oldest_due_at == began
+        assert (of(store, "mail").due, of(store, "mail", "slow").due) == (1, 1)
+        assert of(store).due == MOST_COUNTED
 
 
 class TestDueBefore:

@@ -21,6 +21,7 @@ PUBLIC_NAMES = {
     "DuplicateJob",
     "DurabilityWarning",
     "Event",
+    "FailureGroupNotFound",
     "IllegalTransition",
     "InvalidDefinition",
     "InvalidPayload",

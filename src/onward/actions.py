@@ -55,9 +55,9 @@ class Action(NewAction, frozen=True, kw_only=True):
     """None while it goes on, and for ever when whoever did it was killed: the counts are exact then, too."""
 
 
-def new_action(verb: str, where: JobFilter, *, actor: str, matched: int = 1) -> NewAction:
+def new_action(verb: str, where: JobFilter, *, actor: str, matched: int = 1, group: str | None = None) -> NewAction:
     """What a store is told before it is done. Raises ``InvalidDefinition`` for what is no actor."""
-    return NewAction(id=new_id(), actor=check_actor(actor), verb=verb, filter=filter_text(where), matched=matched)
+    return NewAction(id=new_id(), actor=check_actor(actor), verb=verb, filter=filter_text(where, group), matched=matched)
 
 
 def check_actor(actor: str) -> str:
@@ -67,8 +67,11 @@ def check_actor(actor: str) -> str:
     return actor
 
 
-def filter_text(where: JobFilter) -> str:
-    """Write what a filter narrows as JSON, in ASCII, so that any store and any terminal can take it; bounded, whatever it names."""
+def filter_text(where: JobFilter, group: str | None = None) -> str:
+    """Write what a filter narrows as JSON, in ASCII, so that any store and any terminal can take it; bounded, whatever it names.
+
+    ``group`` is that of failures whose jobs were meant, of those that the filter lets through.
+    """
     from json import dumps
 
     named: dict[str, Any] = {
@@ -79,6 +82,7 @@ def filter_text(where: JobFilter) -> str:
         "key": None if where.key is None else where.key[:LONGEST_OF_ONE],
         "owner": None if where.owner is None else where.owner[:LONGEST_OF_ONE],
         "finished_after": None if where.finished_after is None else where.finished_after.isoformat(),
+        "group": group,
     }
     return dumps({name: value for name, value in named.items() if value is not None and value != []}, ensure_ascii=True)
 

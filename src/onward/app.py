@@ -16,6 +16,7 @@ from onward.driver import Store
 from onward.drivers import connect
 from onward.errors import InvalidDefinition, UnknownJobType
 from onward.events import Event, Events, Subscriber, correlation_id
+from onward.failure_verbs import Failures
 from onward.group_commit import GroupCommit
 from onward.handle import JobHandle
 from onward.inspection import Retention
@@ -98,6 +99,7 @@ class Onward(JobVerbs):
         self.limits = Limits(self.store)
         self.metrics = Monitor(self.store)
         self.alerts = Alerts(self.store)
+        self.failures = Failures(self.store)
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from onward.actions import NewAction, new_action
 from onward.driver import Store
 from onward.errors import InvalidDefinition, OnwardError
 from onward.inspection import MEANT_FOR, Acted, BulkVerb, JobFilter
+from onward.rate import Bucket, Rate
 from onward.spelling import did_you_mean, shown
 from onward.status import Status
 
@@ -27,6 +29,8 @@ HOLD_OF_ONE_WRITER = 0.0005
 REST = 2
 """How many times as long as a commit took is left to the others behind it."""
 LONGEST_REST = 0.05
+BURST = timedelta(milliseconds=100)
+"""Of a pace, what comes in that time goes in one commit: more would come to workers in bursts."""
 MOST_REASONS = 100
 """Refusals that are kept with their reason."""
 logger = logging.getLogger("onward.actions")
@@ -70,21 +74,62 @@ def check_bulk(verb: BulkVerb, where: JobFilter) -> JobFilter:
 
 
 def run_bulk(
-    store: Store, verb: BulkVerb, where: JobFilter, *, dry_run: bool = False, on_progress: OnProgress | None = None, actor: str = ""
+    store: Store,
+    verb: BulkVerb,
+    where: JobFilter,
+    *,
+    dry_run: bool = False,
+    on_progress: OnProgress | None = None,
+    actor: str = "",
+    pace: Rate | None = None,
 ) -> BulkResult:
     """Do it to all that match now, newest first. Jobs that are enqueued meanwhile are not meant. Raises as ``check_bulk`` and the store.
 
     Whatever ends it early, what was done until then stays done, and the same call again goes on with the rest. The record that it leaves
-    says how much that was, and who the ``actor`` is.
+    says how much that was, and who the ``actor`` is. With a ``pace`` this call lasts as long as that takes.
     """
     where = check_bulk(verb, where)
     action = new_action(verb, where, actor=actor, matched=store.count(where))
     if dry_run or not action.matched:
         return BulkResult(verb=verb, matched=action.matched)
+    return _run(store, verb, action, _pages(store, where), where.statuses, on_progress, pace)
+
+
+def run_bulk_on(
+    store: Store,
+    verb: BulkVerb,
+    job_ids: Sequence[str],
+    where: JobFilter,
+    *,
+    group: str,
+    on_progress: OnProgress | None = None,
+    actor: str = "",
+    pace: Rate | None = None,
+) -> BulkResult:
+    """``run_bulk`` for these jobs, in their order, so far as they still have the statuses of the filter.
+
+    The record names the filter and the ``group`` of failures, not each of the ids.
+    """
+    action = new_action(verb, where, actor=actor, matched=len(job_ids), group=group)
+    if not job_ids:
+        return BulkResult(verb=verb, matched=0)
+    pages = (job_ids[begin : begin + PAGE] for begin in range(0, len(job_ids), PAGE))
+    return _run(store, verb, action, pages, where.statuses, on_progress, pace)
+
+
+def _run(
+    store: Store,
+    verb: BulkVerb,
+    action: NewAction,
+    pages: Iterable[Sequence[str]],
+    statuses: Sequence[Status],
+    on_progress: OnProgress | None,
+    pace: Rate | None,
+) -> BulkResult:
     store.begin_action(action)
     result = BulkResult(verb=verb, matched=action.matched, action_id=action.id)
     try:
-        for latest in _portions(store, where, result):
+        for latest in _portions(store, pages, statuses, result, pace):
             result = latest
             if on_progress is not None and on_progress(result) is False:
                 result = replace(result, was_stopped=True)
@@ -96,23 +141,51 @@ def run_bulk(
     return result
 
 
-def _portions(store: Store, where: JobFilter, result: BulkResult) -> Iterator[BulkResult]:
-    """Gives the result as it is after each commit."""
+def _pages(store: Store, where: JobFilter) -> Iterator[list[str]]:
     before: str | None = None
-    at_once = FEWEST
-    hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
     while page := store.find(where, limit=PAGE, before=before):
         before = page[-1].id
-        ids = [job.id for job in page]
+        yield [job.id for job in page]
+
+
+def _portions(
+    store: Store, pages: Iterable[Sequence[str]], statuses: Sequence[Status], result: BulkResult, pace: Rate | None
+) -> Iterator[BulkResult]:
+    """Gives the result as it is after each commit."""
+    at_once = FEWEST
+    hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
+    bucket = None if pace is None else bucket_of(pace)
+    for ids in pages:
         while ids:
-            portion, ids = ids[:at_once], ids[at_once:]
+            allowed = at_once
+            if bucket is not None:
+                allowed, bucket = _wait_for(bucket, min(at_once, len(ids)))
+            portion, ids = ids[:allowed], ids[allowed:]
             began = time.monotonic()
-            acted = store.act(result.verb, portion, where.statuses, action=result.action_id)
+            acted = store.act(result.verb, portion, statuses, action=result.action_id)
             took = time.monotonic() - began
             result = _added(result, acted)
             yield result
             at_once = portion_behind(len(portion), took, hold)
             time.sleep(min(REST * took, LONGEST_REST))
+
+
+def bucket_of(pace: Rate) -> Bucket:
+    """The bucket that lets jobs go at a pace: a little at once, and nothing is caught up on after a pause."""
+    return Bucket(pace, max(BURST // pace.interval, 1))
+
+
+def _wait_for(bucket: Bucket, most: int) -> tuple[int, Bucket]:
+    """Wait until one may go, and say how many go together."""
+    while not (available := bucket.available(now := _moment())):
+        time.sleep((bucket.next_at(now) - now).total_seconds())
+    count = min(available, most)
+    return count, replace(bucket, spent_until=bucket.take(count, now))
+
+
+def _moment() -> datetime:
+    """Of a clock that nobody sets."""
+    return datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=time.monotonic())
 
 
 def portion_behind(count: int, took: float, hold: float) -> int:

@@ -14,6 +14,9 @@ LONGEST_ERROR = 8 * 1024
 LONGEST_MESSAGE = 2 * 1024
 MOST_ERRORS = 12
 MOST_FRAMES = 16
+MEMBER, CAUSE, CONTEXT = "one of them: ", "caused by: ", "while handling: "
+LABELS = (MEMBER, CAUSE, CONTEXT)
+"""What stands before an error behind the first one."""
 
 _OWN_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # What a terminal, a log or a database could take for a command: controls, direction marks, line separators, half characters.
@@ -61,11 +64,11 @@ def _describe(error: BaseException) -> Iterator[str]:
 def _related(error: BaseException) -> list[tuple[str, BaseException]]:
     related = []
     if isinstance(error, BaseExceptionGroup):
-        related = [("one of them: ", one) for one in error.exceptions[:MOST_ERRORS]]
+        related = [(MEMBER, one) for one in error.exceptions[:MOST_ERRORS]]
     if error.__cause__ is not None:
-        related.append(("caused by: ", error.__cause__))
+        related.append((CAUSE, error.__cause__))
     elif error.__context__ is not None and not error.__suppress_context__:
-        related.append(("while handling: ", error.__context__))
+        related.append((CONTEXT, error.__context__))
     return related
 
 

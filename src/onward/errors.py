@@ -109,6 +109,18 @@ class AlertNotFound(OnwardError):
         super().__init__(f"there is no alert {alert_id!r}: 'onward alerts list' shows those that are open, and '--all' those that are over")
 
 
+class FailureGroupNotFound(OnwardError):
+    """No dead letter that was looked at belongs to this group: its jobs were retried or deleted, or it is mistyped.
+
+    ``meant`` is the id of the group that it is most like.
+    """
+
+    def __init__(self, group_id: str, meant: str | None = None) -> None:
+        hint = "'onward failures list' shows those that there are" if meant is None else f"did you mean {meant!r}?"
+        super().__init__(f"there is no group of failures {group_id!r}: {hint}")
+        self.group_id = group_id
+
+
 class JobNotFound(OnwardError):
     """No job has this id, or the asker may not see it. The same error for both."""
 

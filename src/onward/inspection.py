@@ -92,6 +92,17 @@ class JobFilter(Struct, frozen=True, kw_only=True):
     finished_after: datetime | None = None
 
 
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """As much of a job that is a dead letter as says what it died of."""
+
+    id: str
+    type: str
+    queue: str
+    attempts: int
+    finished_at: datetime
+    error: str | None = None
+
+
 class Retention:
     """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
+from onward.inspection import DeadLetter
 from onward.jobs import Job, NewJob
 from onward.metrics import Backlog, Metrics, Total
 from onward.presence import KnownWorker, Presence
@@ -37,6 +38,15 @@ class SightVerbs(ABC):
     @abstractmethod
     def totals(self) -> list[Total]:
         """What has ever ended, by queue, type and outcome. Counts only grow, whatever is pruned and whoever restarts."""
+
+    @abstractmethod
+    def dead_letters(
+        self, *, types: Sequence[str] = (), queues: Sequence[str] = (), limit: int = 1000, before: DeadLetter | None = None
+    ) -> list[DeadLetter]:
+        """Read a page of dead letters without their payloads, those that became so last first. ``before`` is the last of the page before.
+
+        A row that cannot be read is left out.
+        """
 
     @abstractmethod
     def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:

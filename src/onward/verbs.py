@@ -14,6 +14,7 @@ from onward.handle import JobHandle, id_of
 from onward.ids import is_id
 from onward.inspection import BulkVerb, JobFilter, Queue
 from onward.jobs import HIGHEST_COUNT, Attempt, Job
+from onward.rate import parse_rate
 from onward.spelling import did_you_mean, shown
 from onward.status import Status
 from onward.unique import check_key
@@ -103,14 +104,17 @@ class JobVerbs:
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
         actor: str = "",
+        pace: str | None = None,
     ) -> BulkResult:
         """``"cancel"``, ``"retry"``, ``"run_now"`` or ``"delete"`` for all jobs that match, a hundred in a commit. ``dry_run`` only counts.
 
         ``on_progress`` is told after each hundred what was done; it stops where that returns False. ``actor`` is who does it, for the
-        record (``actions``). See ``onward.bulk.run_bulk``.
+        record (``actions``). With ``pace="10/s"`` it takes no more than so many in so long a time, and lasts as long as that takes.
+        See ``onward.bulk.run_bulk``.
         """
         where = _filter(status, definition, queue, key, owner)
-        return run_bulk(self.store, verb, where, dry_run=dry_run, on_progress=on_progress, actor=actor)
+        rate = None if pace is None else parse_rate("pace", pace)
+        return run_bulk(self.store, verb, where, dry_run=dry_run, on_progress=on_progress, actor=actor, pace=rate)
 
     def pause(self, queue: str, *, actor: str = "") -> bool:
         """Let no more jobs of the queue start, in any worker of the store, until ``resume``. Those that run go on; enqueues are accepted.

@@ -336,6 +336,8 @@ def test_a_claim_passes_over_rows_that_others_hold(store: PostgresStore, connect
         ("blocked_counts", {"limit": 9}, "jobs_blocked"),
         ("dead_types", {"limit": 9}, "jobs_final"),
         ("running_types", {}, "jobs_running"),
+        ("dead_letters", {"at": None, "id": None, "types": None, "queues": '["a"]', "limit": 9}, "jobs_final"),
+        ("dead_letters", {"at": "2026-01-01Z", "id": "a", "types": None, "queues": None, "limit": 9}, "jobs_final.*\n.*finished_at <="),
     ],
 )
 def test_each_statement_uses_its_index(

@@ -170,6 +170,7 @@ def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
         ("lines", {"ids": "[]", "now": ""}, "(serial_key=? AND <expr>=? AND status=? AND priority=? AND scheduled_at<?)"),
         ("idle_lines", {"keys": "[]"}, "onward_jobs_in_line (serial_key=? AND <expr>=? AND status=?)"),
         ("breaker_states", {"keys": "[]"}, "onward_breakers USING PRIMARY KEY"),
+        ("dead_letters", {"at": "", "id": "", "types": None, "queues": None, "limit": 1}, "onward_jobs_final (status=? AND finished_at<?)"),
     ],
 )
 def test_each_statement_uses_its_index(store: SQLiteStore, name: str, asked: dict[str, object], index: str) -> None:

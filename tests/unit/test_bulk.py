@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, get_args
 
 import pytest
@@ -240,3 +241,77 @@ def test_actions_are_asked_for_in_pages(app: Onward) -> None:
 def test_a_portion_is_as_large_as_fits_into_the_time_of_a_commit(count: int, took: float, then: int) -> None:
     """On a slow disk the others wait for fewer jobs."""
     assert portion_behind(count, took, 0.0005) == then
+
+
+class Time:
+    """As much of ``time`` as a bulk verb needs. Sleeping is what moves it, and a commit takes none."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
+    time = Time()
+    monkeypatch.setattr("onward.bulk.time", time)
+    return time
+
+
+@pytest.mark.parametrize(
+    ("pace", "seconds", "most_at_once"),
+    [("10/s", 20, 1), ("1/30s", 6000, 1), ("100/s", 1.91, 10), ("100000/s", 0, 100)],
+)
+def test_a_pace_is_kept(app: Onward, time: Time, pace: str, seconds: float, most_at_once: int) -> None:
+    """From the first to the last, in portions that come so fast as the pace says, and no faster."""
+    app.enqueue_many([note.new_job(None) for _ in range(201)])
+    told: list[BulkResult] = []
+    began = time.now
+    result = app.bulk("cancel", queue="notes", pace=pace, on_progress=told.append)
+    assert (result.done, result.was_stopped) == (201, False)
+    assert time.now - began == pytest.approx(seconds, abs=0.001)
+    done = [0, *(one.done for one in told)]
+    assert max(b - a for a, b in pairwise(done)) <= most_at_once
+
+
+def test_what_a_slow_store_costs_is_not_caught_up_on(app: Onward, time: Time) -> None:
+    """A burst after a pause is what a pace is to prevent."""
+    app.enqueue_many([note.new_job(None) for _ in range(6)])
+    moments: list[float] = []
+
+    def hold_up(result: BulkResult) -> None:
+        moments.append(time.now)
+        time.now += 100 if result.done == 2 else 0
+
+    app.bulk("cancel", queue="notes", pace="10/s", on_progress=hold_up)
+    assert [round(b - a, 3) for a, b in pairwise(moments)] == [0.1, 100, 0.1, 0.1, 0.1]
+
+
+def test_an_interrupt_while_it_waits_ends_the_record(app: Onward, time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C comes while it sleeps, nearly always."""
+    app.enqueue_many([note.new_job(None) for _ in range(6)])
+
+    def interrupt(seconds: float) -> None:
+        if seconds > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        app.bulk("cancel", queue="notes", pace="1/m")
+    (action,) = app.actions()
+    assert (action.matched, action.done, action.was_stopped) == (6, 1, True)
+
+
+@pytest.mark.parametrize("wrong", ["10", "0/s", 10.0, "", "fast"])
+def test_what_is_no_pace_is_said_at_once(app: Onward, wrong: Any) -> None:
+    app.enqueue(note)
+    with pytest.raises(InvalidDefinition, match=r"pace= is a rate such as '10/s'"):
+        app.bulk("cancel", queue="notes", pace=wrong)
+    assert app.find(status="queued")

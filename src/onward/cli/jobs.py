@@ -10,6 +10,7 @@ import click
 from onward.cli.actor import actor_option
 from onward.cli.asking import may_go_on
 from onward.cli.output import escape, put, put_json, say, say_error, usage_error
+from onward.cli.pace import pace_option
 from onward.cli.target import app_option, json_option, onward_as_typed, open_store, open_store_and_application, target, url_option
 from onward.cli.whole_number import WholeNumber
 from onward.status import Status
@@ -141,6 +142,7 @@ def _several(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command.command()
+@pace_option
 @_several
 def retry(**given: Any) -> int:
     """Queue dead-lettered or cancelled jobs again, with all their tries.
@@ -194,6 +196,7 @@ def _begin(
     yes: bool,
     actor: str | None,
     as_json: bool,
+    pace: str | None = None,
 ) -> int:
     from onward.inspection import JobFilter
 
@@ -204,10 +207,12 @@ def _begin(
         raise usage_error("--dry-run counts the jobs that match --status, --type, --queue, --key and --owner; ids need no counting")
     if ids and actor is not None:
         raise usage_error("--actor is for the record of what is done to all jobs that match; jobs that are given by their ids leave none")
+    if ids and pace is not None:
+        raise usage_error("--pace is for all jobs that match; jobs that are given by their ids are queued at once")
     if not ids:
         from onward.cli.many import act_on_all
 
-        return act_on_all(verb, where, dry_run=dry_run, yes=yes, actor=actor, as_json=as_json)
+        return act_on_all(verb, where, dry_run=dry_run, yes=yes, actor=actor, as_json=as_json, pace=pace)
     if verb == "delete" and not yes:
         what = "1 job and its" if len(ids) == 1 else f"{len(ids):,} jobs and their"
         if not may_go_on(f"this deletes {what} history", f"Delete {what} history?"):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec.structs import replace
 
-from onward.bulk import BulkResult, check_bulk, run_bulk
+from onward.bulk import BulkResult, OnProgress, check_bulk, run_bulk
 from onward.cli.actor import user_at_host
 from onward.cli.asking import may_go_on
+from onward.cli.option_words import option_words
 from onward.cli.output import escape, put, put_json, say, say_progress
 from onward.cli.strange_names import point_out_strange_names
 from onward.cli.target import open_store_and_application
 from onward.errors import InvalidDefinition
 from onward.inspection import BulkVerb, JobFilter
+from onward.rate import Rate, parse_rate
 
 DID: dict[BulkVerb, str] = {"cancel": "cancelled or asked to stop", "retry": "queued again", "run_now": "due now", "delete": "deleted"}
 ASKS: dict[BulkVerb, str] = {"cancel": "Cancel", "retry": "Retry", "run_now": "Run now", "delete": "Delete, with their history,"}
@@ -20,35 +24,53 @@ SHOWN = 5
 """Refusals that are told one by one."""
 
 
-def act_on_all(verb: BulkVerb, where: JobFilter, *, dry_run: bool, yes: bool, actor: str | None, as_json: bool) -> int:
+def act_on_all(
+    verb: BulkVerb, where: JobFilter, *, dry_run: bool, yes: bool, actor: str | None, as_json: bool, pace: str | None = None
+) -> int:
     """Gives the exit code: 1 where a job was refused, or nobody agreed."""
+    rate = read_pace(pace)
     if where == JobFilter():
         raise InvalidDefinition("say which jobs: their ids, or --status, --type, --queue, --key or --owner")
     where = check_bulk(verb, where)
     with open_store_and_application() as (store, app):
         matched = store.count(where)
         point_out_strange_names(store, app, where)
-        if dry_run or not matched:
-            _tell(BulkResult(verb=verb, matched=matched), as_json, dry_run=dry_run)
-            return 0
-        what = "1 job" if matched == 1 else f"{matched:,} jobs"
-        if not yes and not may_go_on(f"this is for {what}", f"{ASKS[verb]} {what}?"):
-            say("Nothing was changed.")
-            return 1
-        latest = BulkResult(verb=verb, matched=matched)
 
-        def note(result: BulkResult) -> None:
-            nonlocal latest
-            latest = result
-            say_progress(result.done + result.refused, matched)
+        def act(note: OnProgress) -> BulkResult:
+            return run_bulk(store, verb, where, on_progress=note, actor=user_at_host() if actor is None else actor, pace=rate)
 
-        try:
-            latest = run_bulk(store, verb, where, on_progress=note, actor=user_at_host() if actor is None else actor)
-        except KeyboardInterrupt:
-            _tell(replace(latest, was_stopped=True), as_json)
-            say("Interrupted: what was done stays done, and the same command goes on with the rest.")
-            raise
-        _tell(latest, as_json)
+        return ask_and_act(verb, matched, act, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def read_pace(pace: str | None) -> Rate | None:
+    """What ``--pace`` says. Raises ``InvalidDefinition``."""
+    with option_words():
+        return None if pace is None else parse_rate("pace", pace)
+
+
+def ask_and_act(verb: BulkVerb, matched: int, act: Callable[[OnProgress], BulkResult], *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Ask whether it is meant, do it, and say what became of the jobs. Gives the exit code."""
+    if dry_run or not matched:
+        _tell(BulkResult(verb=verb, matched=matched), as_json, dry_run=dry_run)
+        return 0
+    what = "1 job" if matched == 1 else f"{matched:,} jobs"
+    if not yes and not may_go_on(f"this is for {what}", f"{ASKS[verb]} {what}?"):
+        say("Nothing was changed.")
+        return 1
+    latest = BulkResult(verb=verb, matched=matched)
+
+    def note(result: BulkResult) -> None:
+        nonlocal latest
+        latest = result
+        say_progress(result.done + result.refused, matched)
+
+    try:
+        latest = act(note)
+    except KeyboardInterrupt:
+        _tell(replace(latest, was_stopped=True), as_json)
+        say("Interrupted: what was done stays done, and the same command goes on with the rest.")
+        raise
+    _tell(latest, as_json)
     return 1 if latest.refused else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -10,10 +11,11 @@ from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
 from onward.drivers.memory.alerts import open_alert, resolve_alert
 from onward.drivers.memory.enqueue import enqueue
+from onward.drivers.memory.questions import matching
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.verbs import VerbsOfWaits
 from onward.errors import AlertNotFound
-from onward.inspection import MOST_COUNTED
+from onward.inspection import MOST_COUNTED, DeadLetter, JobFilter
 from onward.jobs import Job
 from onward.metrics import Backlog, Lane, Metrics, Total, add_rollups
 from onward.outcome import storable
@@ -39,6 +41,16 @@ class VerbsOfSight(VerbsOfWaits):
     def totals(self) -> list[Total]:
         with self._reading() as tables:
             return add_rollups(tables.totals.values(), tables.uncounted())
+
+    def dead_letters(
+        self, *, types: Sequence[str] = (), queues: Sequence[str] = (), limit: int = 1000, before: DeadLetter | None = None
+    ) -> list[DeadLetter]:
+        where = JobFilter(statuses=(Status.DEAD_LETTER,), types=tuple(types), queues=tuple(queues))
+        with self._reading() as tables:
+            jobs = [job for job in tables.jobs.values() if job.status is Status.DEAD_LETTER]
+        found = [_dead_letter(job, job.finished_at) for job in matching(jobs, where) if job.finished_at is not None]
+        found.sort(key=_end, reverse=True)
+        return [one for one in found if before is None or _end(one) < _end(before)][:limit]
 
     def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:
         with self._reading() as tables:
@@ -112,6 +124,14 @@ class VerbsOfSight(VerbsOfWaits):
                 resolve_alert(tables, cause, self.clock.now())
             tables.conditions = {one.cause: one for one in verdict.conditions}
             return verdict
+
+
+def _dead_letter(job: Job, finished_at: datetime) -> DeadLetter:
+    return DeadLetter(id=job.id, type=job.type, queue=job.queue, attempts=job.attempts, finished_at=finished_at, error=job.error)
+
+
+def _end(one: DeadLetter) -> tuple[datetime, str]:
+    return one.finished_at, one.id
 
 
 def _backlog(tables: Tables, now: datetime) -> list[Backlog]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from onward.drivers.sql.alerts import ALERT_COLUMNS
+from onward.drivers.sql.failures import DEAD_LETTER_COLUMNS
 from onward.drivers.sql.lookout import WORKER_COLUMNS
 from onward.drivers.sql.migrations import fill_in
 from onward.drivers.sql.periodic import PERIODIC_COLUMNS
@@ -26,7 +27,17 @@ HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
 LOCKS_OF_KIND = 1024
 """So many advisory locks stand for all breakers, so many for all serial keys, and so many for all limits: a power of two."""
-FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql", "alerts.sql", "lookout.sql", "questions.sql", "examine.sql")
+FILES = (
+    "statements.sql",
+    "periodic.sql",
+    "waits.sql",
+    "metrics.sql",
+    "alerts.sql",
+    "lookout.sql",
+    "failures.sql",
+    "questions.sql",
+    "examine.sql",
+)
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
 PLAN_TO_SEEK = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
@@ -90,6 +101,7 @@ class StatementText:
             "worker_columns": _read("worker", WORKER_COLUMNS),
             "since_text": as_text("since"),
             "scheduled_text": as_text("job.scheduled_at"),
+            "dead_letter_columns": _read("job", DEAD_LETTER_COLUMNS),
             "behind": "(CASE blocked_by WHEN 'breaker' THEN breaker WHEN 'limit' THEN concurrency_key ELSE serial_key END)",
             "lock": f"(hashtextextended(split_part(name, ':', 1), {waits}) & -{LOCKS_OF_KIND} | ({which}))",
             "opened_text": as_text("opened_at"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
-from onward.drivers.sql import alerts, lookout, metrics
+from onward.drivers.sql import alerts, failures, lookout, metrics
 from onward.drivers.sql.verbs import VerbsOfWaits
+from onward.inspection import DeadLetter
 from onward.jobs import Job
 from onward.metrics import Backlog, Metrics, Total
 from onward.presence import KnownWorker, Presence
@@ -26,6 +28,11 @@ class VerbsOfSight(VerbsOfWaits):
 
     def totals(self) -> list[Total]:
         return self._look_up(metrics.totals)
+
+    def dead_letters(
+        self, *, types: Sequence[str] = (), queues: Sequence[str] = (), limit: int = 1000, before: DeadLetter | None = None
+    ) -> list[DeadLetter]:
+        return self._look_up(lambda: failures.dead_letters(types, queues, limit, before))
 
     def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:
         return self._look_up(lambda: alerts.alerts(is_open, limit, before))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_type_hints
 
 from onward.drivers.sql.alerts import ALERT_COLUMNS
+from onward.drivers.sql.failures import DEAD_LETTER_COLUMNS
 from onward.drivers.sql.lookout import WORKER_COLUMNS
 from onward.drivers.sql.periodic import PERIODIC_COLUMNS
 from onward.drivers.sql.rows import ACTION_COLUMNS, ATTEMPT_COLUMNS, COLUMNS
@@ -24,6 +25,7 @@ def column_lists() -> dict[str, str]:
         "periodic_columns": _plain(PERIODIC_COLUMNS),
         "alert_columns": _plain(ALERT_COLUMNS),
         "worker_columns": _plain(WORKER_COLUMNS),
+        "dead_letter_columns": _plain(DEAD_LETTER_COLUMNS),
         "behind": BEHIND,
         "job_object": _job_object(),
     }

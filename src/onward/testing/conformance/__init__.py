@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue inspect lease limits lookout "
-    "many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
+    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue failures inspect lease limits "
+    "lookout many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 
@@ -48,6 +48,7 @@ from onward.testing.conformance.damage import TestBadRows, TestClose, TestUnknow
 from onward.testing.conformance.edges import TestMoments, TestOrders, TestSetAside  # noqa: E402
 from onward.testing.conformance.ending import TestChildren, TestEnding, TestHistory  # noqa: E402
 from onward.testing.conformance.enqueue import TestEnqueue, TestEnqueueAgain, TestForeignId, TestRequests  # noqa: E402
+from onward.testing.conformance.failures import TestDeadLetters, TestFailureGroups  # noqa: E402
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
 from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestRateOfAKey  # noqa: E402
@@ -87,6 +88,7 @@ __all__ = [
     "TestClaim",
     "TestClose",
     "TestConcurrencyOfAKey",
+    "TestDeadLetters",
     "TestDelete",
     "TestDue",
     "TestDueBefore",
@@ -99,6 +101,7 @@ __all__ = [
     "TestEnqueue",
     "TestEnqueueAgain",
     "TestExpiry",
+    "TestFailureGroups",
     "TestFind",
     "TestForeignId",
     "TestHistory",

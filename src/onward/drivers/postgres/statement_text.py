@@ -27,16 +27,8 @@ HIGHEST = 2**63 - 2
 """The highest count that can be raised by one without an error. A row that holds more was written by hand, and is set aside."""
 LOCKS_OF_KIND = 1024
 """So many advisory locks stand for all breakers, so many for all serial keys, and so many for all limits: a power of two."""
-FILES = (
-    "statements.sql",
-    "periodic.sql",
-    "waits.sql",
-    "metrics.sql",
-    "alerts.sql",
-    "lookout.sql",
-    "failures.sql",
-    "questions.sql",
-    "examine.sql",
+FILES = tuple(
+    f"{name}.sql" for name in ["statements", "periodic", "waits", "metrics", "alerts", "lookout", "failures", "questions", "examine"]
 )
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""

@@ -237,10 +237,29 @@ def as_said(stored: LimitState, key: str, said: Mapping[str, Limit | None]) -> L
 
 def keys_of(one: Candidate) -> list[str]:
     """The names under which a store holds what it reads for this row, so that no two claims decide over it at once."""
-    named = (("breaker", one.breaker), ("serial", one.serial_key), ("limit", one.concurrency_key))
-    return [f"{what}:{key}" for what, key in named if key is not None]
+    named = ((name_of_breaker, one.breaker), (name_of_line, one.serial_key), (name_of_key, one.concurrency_key))
+    return [name_of(key) for name_of, key in named if key is not None]
+
+
+# The names under which a store holds what is judged by, for whoever judges and whoever changes it. Postgres locks by what stands before
+# the colon, then by the rest; the order of all locks is written down in docs/explanation/internals.md.
+
+
+def name_of_breaker(key: str) -> str:
+    """Of a breaker."""
+    return f"breaker:{key}"
+
+
+def name_of_line(serial_key: str) -> str:
+    """Of the jobs that share a serial key."""
+    return f"serial:{serial_key}"
+
+
+def name_of_key(concurrency_key: str) -> str:
+    """Of the limit of a concurrency key."""
+    return f"limit:{concurrency_key}"
 
 
 def name_of_limit(kind: LimitKind, name: str) -> str:
-    """The name under which a store holds a limit, for whoever judges by it and whoever changes it."""
-    return f"queue:{name}" if kind == "queue" else f"limit:{name}"
+    """Of a limit of either kind."""
+    return f"queue:{name}" if kind == "queue" else name_of_key(name)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from onward.actions import new_action
+from onward.admission import name_of_breaker
 from onward.alerts import breaker_cause
 from onward.breaker import BreakerState, after_run, closed, opened_by_hand
 from onward.drivers.sql import actions
@@ -83,7 +84,7 @@ def count_runs(done: Sequence[Settlement], repeated: Sequence[Settlement], now: 
     before, _ = yield from read_breakers(keys)
     if all(ending_of(one) == "success" for one in counted) and all(_is_quiet(one) for one in before.values()):
         return
-    yield Statement("await_keys", {"names": as_json([f"breaker:{key}" for key in keys])})
+    yield Statement("await_keys", {"names": as_json([name_of_breaker(key) for key in keys])})
     before, _ = yield from read_breakers(keys)
     after = {key: before.get(key, BreakerState(key=key)) for key in keys}
     for one in counted:
@@ -137,7 +138,7 @@ def close_by_hand(key: str, actor: str, now: datetime) -> Operation[BreakerState
 
 
 def _change(key: str, verb: str, actor: str, now: datetime, change: Callable[[BreakerState], BreakerState]) -> Operation[BreakerState]:
-    yield Statement("await_keys", {"names": as_json([f"breaker:{key}"])})
+    yield Statement("await_keys", {"names": as_json([name_of_breaker(key)])})
     before, _ = yield from read_breakers([key])
     after = change(before.get(key, BreakerState(key=key)))
     yield from write_breakers([after], now)

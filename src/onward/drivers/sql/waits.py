@@ -13,7 +13,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from onward.admission import Admitted, Candidate, Constraint, SerialLine, Standing, admit, as_said, keys_of
+from onward.admission import (
+    Admitted,
+    Candidate,
+    Constraint,
+    SerialLine,
+    Standing,
+    admit,
+    as_said,
+    keys_of,
+    name_of_breaker,
+    name_of_key,
+    name_of_line,
+)
 from onward.breaker import ASKED_FOR_PROBE, BreakerState, released
 from onward.drivers.sql.breakers import count_runs, read_breakers, write_breakers
 from onward.drivers.sql.limits import clear, read_limits, write_limits
@@ -99,13 +111,13 @@ def let_go(ended: Iterable[Shared], now: datetime, *, waits: bool = True) -> Ope
     limited = {one.concurrency_key for one in ended if one.concurrency_key is not None}
     if not (lines or limited):
         return 0
-    names = sorted([f"limit:{key}" for key in limited] + [f"serial:{key}" for key in lines])
+    names = sorted([name_of_key(key) for key in limited] + [name_of_line(key) for key in lines])
     if waits:
         yield Statement("await_keys", {"names": as_json(names)})
     else:
         ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
-        lines = {key for key in lines if f"serial:{key}" in ours}
-        limited = {key for key in limited if f"limit:{key}" in ours}
+        lines = {key for key in lines if name_of_line(key) in ours}
+        limited = {key for key in limited if name_of_key(key) in ours}
     count = yield from let_next(lines, now)
     return count + (yield from let_under_limits(limited, now))
 
@@ -170,10 +182,10 @@ def let_ripe(now: datetime) -> Operation[datetime | None]:
         return _instant(first)
     rows = yield Statement("ripe", {"limit": RIPE_AT_ONCE, "now": now_text})
     ripe = [row for row in rows if isinstance(row[1], str)]
-    names = sorted(f"{'breaker' if kind == 'breaker' else 'limit'}:{name}" for kind, name, _ in ripe)
+    names = sorted(name_of_breaker(name) if kind == "breaker" else name_of_key(name) for kind, name, _ in ripe)
     ours = {row[0] for row in (yield Statement("hold_keys", {"names": as_json(names)}))}
-    yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and f"limit:{name}" in ours], now)
-    yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and f"breaker:{name}" in ours], now)
+    yield from let_under_limits([name for kind, name, _ in ripe if kind == "key" and name_of_key(name) in ours], now)
+    yield from _let_behind([name for kind, name, _ in ripe if kind == "breaker" and name_of_breaker(name) in ours], now)
     return now if len(ripe) == RIPE_AT_ONCE else (yield from next_ripe(now))
 
 

@@ -151,6 +151,19 @@ class TestJudge:
             clock.advance(FIVE.total_seconds())
         assert [one.cause for one in store.alerts(is_open=True)] == ["depth:default/mail"]
 
+    def test_what_is_known_outlives_every_process(self, store: Store, clock: FakeClock, request: pytest.FixtureRequest) -> None:
+        """Another process looks each time: it opens once and is over once all the same."""
+        if not store.capabilities.survives_process:
+            pytest.skip("here all ends with the process")
+        seen = []
+        for due in (11, 11, 11, 0, 0, 0):
+            other: Store = request.getfixturevalue("reopen")()
+            verdict = other.judge(RULES, look(store, due))
+            other.close()
+            seen.append((len(verdict.opened), len(verdict.resolved)))
+            clock.advance(FIVE.total_seconds())
+        assert seen == [(0, 0), (1, 0), (0, 0), (0, 0), (0, 1), (0, 0)]
+
     def test_a_breaker_is_left_alone(self, store: Store) -> None:
         """Its alert is no rule's."""
         (alert,) = opened(store, "s3")

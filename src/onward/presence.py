@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-SEEN_EVERY = timedelta(seconds=30)
+SEEN_EVERY = timedelta(minutes=1)
 """How often a worker says that it is there."""
-GONE_AFTER = timedelta(minutes=2)
+GONE_AFTER = timedelta(minutes=3)
 """Without a word for so long, a worker counts as gone."""
 FORGOTTEN_AFTER = timedelta(days=1)
 

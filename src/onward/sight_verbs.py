@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
@@ -17,6 +17,14 @@ from onward.verdict import Verdict
 
 JobsFor: TypeAlias = Callable[[Told], Sequence[NewJob]]
 """Which jobs are to be accepted, given what is told."""
+
+
+class Due(NamedTuple):
+    """What a worker that looks out has to do now."""
+
+    is_time_to_look: bool
+    has_untold: bool
+    """There are alerts of which nobody was told yet."""
 
 
 def no_jobs(told: Told) -> Sequence[NewJob]:
@@ -78,6 +86,10 @@ class SightVerbs(ABC):
     @abstractmethod
     def workers(self) -> list[KnownWorker]:
         """The workers that have announced themselves, dead ones included, by lease owner."""
+
+    @abstractmethod
+    def look_out(self, every: timedelta) -> Due:
+        """Say, cheaply, whether ``take_look`` and ``tell_alerts`` would have anything to do."""
 
     @abstractmethod
     def take_look(self, every: timedelta) -> bool:

@@ -201,7 +201,7 @@ def test_those_that_could_run_it_are_asked_for_and_only_living_ones_count(store:
     claim_one(store)
     assert why(types=("work",)).endswith("it is the next of queue 'default', and a worker takes it when a slot is free.")
     store.announce(Presence(lease_owner="w", name="w", types=("work",)))
-    clock.advance(121)
+    clock.advance(181)
     assert "no worker is running" in explain(job, clock.now(), others=look_at_others(store, job, clock.now()))
 
 

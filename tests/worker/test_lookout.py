@@ -100,5 +100,15 @@ def test_without_rules_nobody_looks(store: MemoryStore, make_worker: Make, clock
     assert not store.take_look(AlertRules().every), "somebody had looked before"
 
 
+def test_that_it_is_there_is_said_each_minute(store: MemoryStore, make_worker: Make, clock: FakeClock) -> None:
+    worker = make_worker(note)
+    seen = []
+    for _ in range(5):
+        worker.lookout.tick()
+        seen.append((store.workers()[0].seen_at - clock.now()).total_seconds())
+        clock.advance(30)
+    assert seen == [0, -30, 0, -30, 0]
+
+
 def test_rules_that_look_often_set_the_pace(make_worker: Make) -> None:
     assert make_worker(note, alert_rules=AlertRules(every="2s")).lookout.tick() == 2

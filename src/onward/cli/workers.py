@@ -9,14 +9,14 @@ from onward.cli.target import app_option, json_option, open_store, url_option
 
 
 @click.command()
-@click.option("--all", "is_all", is_flag=True, help="Also those that have not been heard of for two minutes, for a day.")
+@click.option("--all", "is_all", is_flag=True, help="Also those that have not been heard of for three minutes, for a day.")
 @json_option
 @app_option
 @url_option
 def command(is_all: bool, as_json: bool) -> None:
     """List the workers that are running: what each of them serves, and when it was seen last.
 
-    A worker says every 30 seconds that it is there. One of --drain does not, and one of an older release neither.
+    A worker says every minute that it is there. One of --drain does not, and one of an older release neither.
     """
     import msgspec
 

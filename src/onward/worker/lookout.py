@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 
 from onward.alert_rules import AlertRules
 from onward.driver import Store
@@ -14,6 +15,11 @@ from onward.presence import SEEN_EVERY, Presence
 from onward.sight_verbs import JobsFor
 
 logger = logging.getLogger("onward.worker")
+LOOKS_EVERY = timedelta(seconds=30)
+"""How often a worker looks for what it has to tell."""
+NEVER = timedelta(days=3650)
+SLACK = 10.0
+"""Seconds by which a worker may say early that it is there, rather than half a minute late."""
 
 
 class Lookout:
@@ -31,15 +37,19 @@ class Lookout:
         self._jobs_for = jobs_for
         self._announcing = threading.Lock()
         self._announced: str | None = None
+        self._announces_at = float("-inf")
         self._has_left = False
 
     def tick(self) -> float:
         self._announce()
-        if self._rules is not None and self._store.take_look(self._rules.every):
-            self._store.judge(self._rules, look(self._store, self._rules.window))
-        self._tell()
-        every = SEEN_EVERY if self._rules is None else min(SEEN_EVERY, self._rules.every)
-        return every.total_seconds()
+        rules = self._rules
+        due = self._store.look_out(NEVER if rules is None else rules.every)
+        if rules is not None and due.is_time_to_look and self._store.take_look(rules.every):
+            self._store.judge(rules, look(self._store, rules.window))
+            self._tell()
+        elif due.has_untold:
+            self._tell()
+        return (LOOKS_EVERY if rules is None else min(LOOKS_EVERY, rules.every)).total_seconds()
 
     def leave(self) -> None:
         """Say that the worker is there no more. Whatever a running tick does, it does not come back."""
@@ -54,11 +64,13 @@ class Lookout:
 
     def _announce(self) -> None:
         with self._announcing:
-            if self._presence is None or self._has_left:
+            now = self._store.clock.monotonic()
+            if self._presence is None or self._has_left or now < self._announces_at:
                 return
             presence = self._presence()
             self._announced = presence.lease_owner
             self._store.announce(presence)
+            self._announces_at = now + SEEN_EVERY.total_seconds() - SLACK
 
     def _tell(self) -> None:
         told = self._store.tell_alerts(self._jobs_for)

@@ -34,7 +34,7 @@ from onward.worker.heartbeat import Heartbeat
 from onward.worker.isolated_processes import IsolatedProcesses
 from onward.worker.isolation import Isolation, warn_of_isolated_here
 from onward.worker.lease_owner import make_lease_owner
-from onward.worker.lookout import Lookout
+from onward.worker.lookout import LOOKS_EVERY, Lookout
 from onward.worker.loop import Loop
 from onward.worker.outbox import Outbox
 from onward.worker.producer import Producer
@@ -190,7 +190,8 @@ class Worker:
         self._drains = drain
         self._sweeping = loop(self.sweeper, jitter=0.1)
         self._scheduling = loop(self.scheduler)
-        self._looking_out = loop(self.lookout, jitter=0.1)
+        # Not with everything else: a worker that starts needs enough connections as it is. A drain looks before it begins.
+        self._looking_out = loop(self.lookout, jitter=0.1, first_pause=LOOKS_EVERY.total_seconds() if drain else chance.uniform(0.5, 2.0))
         self._pruning = loop(self.pruner, jitter=0.1, first_pause=chance.uniform(0.5, 5.0))
         # A heartbeat that backed off for longer than its interval would lose every lease for one short failure.
         self._watching_deadlines = loop(self.deadlines, longest_back_off=1.0)
@@ -258,6 +259,7 @@ class Worker:
             if self._drains:
                 # What a dead worker held is due only once it is taken back, and a drain may be over before another thread has done that.
                 self._sweeping.step()
+                self._looking_out.step()
             if self._drains or self._queue_limits:
                 # The first claim of all must know the limits of its queues.
                 self._scheduling.step()

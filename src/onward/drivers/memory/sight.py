@@ -20,7 +20,7 @@ from onward.jobs import Job
 from onward.metrics import Backlog, Lane, Metrics, Total, add_rollups
 from onward.outcome import storable
 from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
-from onward.sight_verbs import JobsFor, no_jobs
+from onward.sight_verbs import Due, JobsFor, no_jobs
 from onward.status import Status
 from onward.verdict import Verdict, judge
 
@@ -107,13 +107,17 @@ class VerbsOfSight(VerbsOfWaits):
         with self._reading() as tables:
             return sorted(tables.workers.values(), key=lambda one: one.lease_owner)
 
+    def look_out(self, every: timedelta) -> Due:
+        with self._reading() as tables:
+            last = {(one.id, "opened" if one.resolved_at is None else "resolved") for one in tables.alerts.values()}
+            return Due(_is_time(tables.looked_at, self.clock.now(), every), bool(last - tables.told))
+
     def take_look(self, every: timedelta) -> bool:
         with self._writing() as tables:
             now, last = self.clock.now(), tables.looked_at
-            is_time = last is not None and not now - every < last <= now
-            if last is None or is_time:
+            if is_time := _is_time(last, now, every):
                 tables.looked_at = now
-            return is_time
+            return is_time and last is not None
 
     def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
         with self._writing() as tables:
@@ -124,6 +128,10 @@ class VerbsOfSight(VerbsOfWaits):
                 resolve_alert(tables, cause, self.clock.now())
             tables.conditions = {one.cause: one for one in verdict.conditions}
             return verdict
+
+
+def _is_time(last: datetime | None, now: datetime, every: timedelta) -> bool:
+    return last is None or not now - every < last <= now
 
 
 def _dead_letter(job: Job, finished_at: datetime) -> DeadLetter:

@@ -15,11 +15,6 @@ SELECT {alert_columns} FROM {prefix}alerts AS alert WHERE alert.id = :id::text;
 UPDATE {prefix}alerts SET acknowledged_at = :now::text::timestamptz, acknowledged_by = :actor::text
 WHERE id = :id::text AND acknowledged_at IS NULL;
 
--- name: any_untold
-SELECT EXISTS (
-    SELECT FROM {prefix}alerts WHERE opening_told_at IS NULL OR (resolved_at IS NOT NULL AND end_told_at IS NULL)
-);
-
 -- name: tell_opened
 WITH untold AS MATERIALIZED (
     SELECT id FROM {prefix}alerts

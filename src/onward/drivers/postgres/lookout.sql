@@ -2,7 +2,7 @@
 
 -- name: see_worker
 -- Nothing where it says something else of itself than before.
-UPDATE {prefix}workers SET seen_at = :now::text::timestamptz
+UPDATE {prefix}workers SET seen_at = {moment}
 WHERE lease_owner = :lease_owner::text AND name = :name::text AND queues = :queues::text AND types = :types::text
     AND concurrency = :concurrency::bigint
 RETURNING lease_owner;
@@ -32,8 +32,11 @@ DELETE FROM {prefix}workers WHERE lease_owner = ANY (ARRAY(SELECT lease_owner FR
 -- name: begin_looking
 INSERT INTO {prefix}conditions (cause, is_open, since) VALUES ('', false, :now::text::timestamptz) ON CONFLICT DO NOTHING;
 
--- name: last_look
-SELECT {since_text} FROM {prefix}conditions WHERE cause = '';
+-- name: look_out
+-- When somebody looked last, and whether there is an alert of which nobody was told yet.
+SELECT (SELECT {since_text} FROM {prefix}conditions WHERE cause = ''), EXISTS (
+    SELECT 1 FROM {prefix}alerts WHERE opening_told_at IS NULL OR (resolved_at IS NOT NULL AND end_told_at IS NULL)
+);
 
 -- name: take_look
 -- One caller gets the row, and looks. A look of after now was taken before the clock was set back.

@@ -13,12 +13,14 @@ from onward.drivers.postgres.statement_text import StatementText
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.sql import actions, people, periodic, queues
 from onward.drivers.sql.act import act
+from onward.drivers.sql.lookout import worker_row
 from onward.drivers.sql.sight import VerbsOfSight
 from onward.drivers.sql.statements import Operation, Statement
 from onward.errors import StoreBusy
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, JobFilter, Question, Queue, together
 from onward.jobs import Attempt, Job
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
+from onward.presence import Presence
 from onward.status import Status
 
 T = TypeVar("T")
@@ -128,6 +130,14 @@ class VerbsForPeople(VerbsOfSight):
 
     def _change(self, operation: Callable[[datetime], Operation[T]]) -> T:
         return self._write_and_wake(operation)
+
+    def announce(self, presence: Presence) -> None:
+        # What each of many idle workers says each minute is one statement; the first time, all of it.
+        if not self._database.alone(Statement("see_worker", worker_row(presence, self._database.now_text()))):
+            super().announce(presence)
+
+    def _note(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        return self._database.write(operation, is_spare=True)
 
     def _write_and_wake(self, operation: Callable[[datetime], Operation[T]], *, is_spare: bool = False) -> T:
         result = self._database.write(operation, is_spare=is_spare)

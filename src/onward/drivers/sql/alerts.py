@@ -57,11 +57,6 @@ def acknowledge(alert_id: str, actor: str, now: datetime) -> Operation[Alert]:
     return (yield from alert(alert_id))
 
 
-def any_untold() -> Operation[bool]:
-    """Whether ``tell`` would find any."""
-    return bool((yield Statement("any_untold"))[0][0])
-
-
 def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[None]:
     """Delete at most ``limit`` that have been over for longer, the oldest first."""
     if kept_for is not None:

@@ -17,23 +17,28 @@ from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.metrics import Metrics
 from onward.outcome import storable
 from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
-from onward.sight_verbs import JobsFor
+from onward.sight_verbs import Due, JobsFor
 from onward.verdict import Condition, Verdict, judge
 
 WORKER_COLUMNS: tuple[str, ...] = ("lease_owner", "name", "queues", "types", "concurrency", "started_at", "seen_at")
 TOLD_AT_ONCE = 100
 
 
-def announce(presence: Presence, now: datetime) -> Operation[None]:
-    """Write down that a worker is there."""
-    row = {
+def worker_row(presence: Presence, now: str | None) -> dict[str, Any]:
+    """A worker as it is stored. Where ``now`` is None the database's clock is asked, in ``see_worker``."""
+    return {
         "lease_owner": presence.lease_owner,
         "name": storable(presence.name),
         "queues": as_json(presence.queues),
         "types": as_json(presence.types),
         "concurrency": presence.concurrency,
-        "now": write_instant(now),
+        "now": now,
     }
+
+
+def announce(presence: Presence, now: datetime) -> Operation[None]:
+    """Write down that a worker is there."""
+    row = worker_row(presence, write_instant(now))
     if not (yield Statement("see_worker", row)):
         yield Statement("announce_worker", row)
         yield Statement("prune_workers", {"before": write_instant(now - FORGOTTEN_AFTER), "future": write_instant(now + FORGOTTEN_AFTER)})
@@ -50,11 +55,11 @@ def workers() -> Operation[list[KnownWorker]]:
     return [one for row in rows if (one := _read_worker(row)) is not None]
 
 
-def is_time_to_look(every: timedelta, now: datetime) -> Operation[bool]:
-    """Say whether ``take_look`` would find it to be time, or the store was never looked at. Reads only."""
-    rows = yield Statement("last_look")
-    last = _read_instant(rows[0][0]) if rows else None
-    return last is None or not now - every < last <= now
+def look_out(every: timedelta, now: datetime) -> Operation[Due]:
+    """Say what there is to do."""
+    ((since, has_untold),) = yield Statement("look_out")
+    last = _read_instant(since)
+    return Due(is_time_to_look=last is None or not now - every < last <= now, has_untold=bool(has_untold))
 
 
 def take_look(every: timedelta, now: datetime) -> Operation[bool]:

@@ -13,7 +13,7 @@ from onward.inspection import DeadLetter
 from onward.jobs import Job
 from onward.metrics import Backlog, Metrics, Total
 from onward.presence import KnownWorker, Presence
-from onward.sight_verbs import JobsFor, no_jobs
+from onward.sight_verbs import Due, JobsFor, no_jobs
 from onward.verdict import Verdict
 
 
@@ -41,26 +41,25 @@ class VerbsOfSight(VerbsOfWaits):
         return self._look_up(lambda: alerts.alert(alert_id))
 
     def acknowledge_alert(self, alert_id: str, *, actor: str = "") -> Alert:
-        return self._change(lambda now: alerts.acknowledge(alert_id, actor, now))
+        return self._note(lambda now: alerts.acknowledge(alert_id, actor, now))
 
     def tell_alerts(self, jobs_for: JobsFor = no_jobs) -> Told:
-        if not self._look_up(alerts.any_untold):
-            return Told()
         return self._change(lambda now: lookout.tell(now, jobs_for))
 
     def announce(self, presence: Presence) -> None:
-        self._change(lambda now: lookout.announce(presence, now))
+        self._note(lambda now: lookout.announce(presence, now))
 
     def withdraw(self, lease_owner: str) -> None:
-        self._change(lambda now: lookout.withdraw(lease_owner))
+        self._note(lambda now: lookout.withdraw(lease_owner))
 
     def workers(self) -> list[KnownWorker]:
         return self._look_up(lookout.workers)
 
+    def look_out(self, every: timedelta) -> Due:
+        return self._look_up(lambda: lookout.look_out(every, self.clock.now()))
+
     def take_look(self, every: timedelta) -> bool:
-        if not self._look_up(lambda: lookout.is_time_to_look(every, self.clock.now())):
-            return False
-        return self._change(lambda now: lookout.take_look(every, now))
+        return self._note(lambda now: lookout.take_look(every, now))
 
     def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
-        return self._change(lambda now: lookout.judge_look(rules, look, now))
+        return self._note(lambda now: lookout.judge_look(rules, look, now))

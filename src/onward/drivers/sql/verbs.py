@@ -29,6 +29,10 @@ class VerbsOfWaits(Store):
     def _change(self, operation: Callable[[datetime], Operation[T]]) -> T:
         """Run an operation that writes, in a transaction of its own, and wake workers."""
 
+    @abstractmethod
+    def _note(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        """Run an operation that writes what no worker waits for, in a transaction of its own."""
+
     def breakers(self, keys: Collection[str] | None = None) -> list[KnownBreaker]:
         return self._look_up(lambda: breakers.known_breakers(keys))
 

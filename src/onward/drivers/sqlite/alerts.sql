@@ -13,11 +13,6 @@ SELECT {alert_columns} FROM {prefix}alerts WHERE id = :id;
 -- Once: who was first stays.
 UPDATE {prefix}alerts SET acknowledged_at = :now, acknowledged_by = :actor WHERE id = :id AND acknowledged_at IS NULL;
 
--- name: any_untold
-SELECT EXISTS (
-    SELECT 1 FROM {prefix}alerts WHERE opening_told_at IS NULL OR (resolved_at IS NOT NULL AND end_told_at IS NULL)
-);
-
 -- name: tell_opened
 UPDATE {prefix}alerts SET opening_told_at = :now
 WHERE id IN (

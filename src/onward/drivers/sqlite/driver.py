@@ -295,6 +295,9 @@ class SQLiteStore(VerbsOfSight):
     def _change(self, operation: Callable[[datetime], Operation[T]]) -> T:
         return self._write_and_wake(lambda: operation(self.clock.now()))
 
+    def _note(self, operation: Callable[[datetime], Operation[T]]) -> T:
+        return self._write(lambda: operation(self.clock.now()))
+
     def due_periodic(self) -> PeriodicLook:
         return self._read(lambda: periodic.due_periodic(write_instant(self.clock.now())))
 

@@ -25,8 +25,11 @@ DELETE FROM {prefix}workers WHERE seen_at < :before OR seen_at > :future;
 -- name: begin_looking
 INSERT INTO {prefix}conditions (cause, is_open, since) VALUES ('', 0, :now) ON CONFLICT DO NOTHING;
 
--- name: last_look
-SELECT since FROM {prefix}conditions WHERE cause = '';
+-- name: look_out
+-- When somebody looked last, and whether there is an alert of which nobody was told yet.
+SELECT (SELECT since FROM {prefix}conditions WHERE cause = ''), EXISTS (
+    SELECT 1 FROM {prefix}alerts WHERE opening_told_at IS NULL OR (resolved_at IS NOT NULL AND end_told_at IS NULL)
+);
 
 -- name: take_look
 -- One caller gets the row, and looks. A look of after now was taken before the clock was set back.

@@ -53,7 +53,7 @@ from onward.testing.conformance.failures import TestDeadLetters, TestFailureGrou
 from onward.testing.conformance.inspect import TestFind, TestQuestions  # noqa: E402
 from onward.testing.conformance.lease import TestLease, TestLostLease, TestManyLost  # noqa: E402
 from onward.testing.conformance.limits import TestConcurrencyOfAKey, TestRateOfAKey  # noqa: E402
-from onward.testing.conformance.lookout import TestJudge, TestTakeLook, TestTellByJob, TestWorkers  # noqa: E402
+from onward.testing.conformance.lookout import TestJudge, TestLookOut, TestTakeLook, TestTellByJob, TestWorkers  # noqa: E402
 from onward.testing.conformance.many import TestAct, TestActAsAlone  # noqa: E402
 from onward.testing.conformance.many_keys import TestManyKeys  # noqa: E402
 from onward.testing.conformance.metrics import TestBacklog, TestDueBefore, TestStarved, TestTotals  # noqa: E402
@@ -112,6 +112,7 @@ __all__ = [
     "TestKeyOfARetry",
     "TestLease",
     "TestLimitOfAQueue",
+    "TestLookOut",
     "TestLostLease",
     "TestManyKeys",
     "TestManyLost",

@@ -14,6 +14,7 @@ from onward.driver import Store
 from onward.jobs import NewJob
 from onward.metrics import Backlog, Metrics
 from onward.presence import KnownWorker, Presence
+from onward.sight_verbs import Due
 from onward.testing.conformance.alerts import opened
 from onward.testing.factories import make_new_job
 
@@ -90,6 +91,36 @@ class TestWorkers:
         clock.advance(-2 * DAY.total_seconds())
         store.announce(worker("second"))
         assert [one.lease_owner for one in store.workers()] == ["second"]
+
+
+class TestLookOut:
+    """What there is to do is found out by one cheap look, which each worker takes each half minute."""
+
+    def test_a_store_that_was_never_looked_at_is_to_be_begun(self, store: Store) -> None:
+        """And has nothing to tell."""
+        assert store.look_out(FIVE) == Due(is_time_to_look=True, has_untold=False)
+        store.take_look(FIVE)
+        assert store.look_out(FIVE) == Due(is_time_to_look=False, has_untold=False)
+
+    def test_it_is_time_when_a_look_would_be_taken(self, store: Store, clock: FakeClock) -> None:
+        """Neither earlier nor later, and after a step back of the clock at once."""
+        store.take_look(FIVE)
+        for step, is_time in ((299, False), (1, True), (-301, True)):
+            clock.advance(step)
+            assert store.look_out(FIVE).is_time_to_look == is_time
+        store.take_look(FIVE)
+        assert not store.look_out(FIVE).is_time_to_look
+
+    def test_an_opening_and_an_end_are_to_be_told(self, store: Store) -> None:
+        """Until they are."""
+        opened(store, "s3")
+        assert store.look_out(FIVE).has_untold
+        store.tell_alerts()
+        assert not store.look_out(FIVE).has_untold
+        store.reset_breaker("s3")
+        assert store.look_out(FIVE).has_untold
+        store.tell_alerts()
+        assert not store.look_out(FIVE).has_untold
 
 
 class TestTakeLook:

@@ -63,6 +63,8 @@ _RULES = (
         "actions",
     ),
 )
+_WAITS = ("admission", "breaker", "limit", "rate", "constraints", "moments", "periodic", "cron", "cron_fields")
+_SIGHT = ("alerts", "alert_rules", "failures", "metrics", "presence", "readings", "verdict")
 # What a log line and a stored text may hold is told by the rules, and tried there.
 _TOLD = ("tests/telemetry", *(f"tests/security/test_{name}.py" for name in ("limits", "parsers_agree", "existence")))
 
@@ -89,6 +91,10 @@ GROUPS = (
     # The suite runs over each store: what only one of them has needs no other, and what all have is quickest in memory.
     Group(
         "rules", tuple(f"{name}.py" for name in _RULES), Tests(("tests/unit", "tests/testing", _SUITE, *_TOLD), ("[sqlite", "[postgres"))
+    ),
+    Group("rules-waits", tuple(f"{name}.py" for name in _WAITS), Tests(("tests/unit", _SUITE), ("[sqlite", "[postgres"))),
+    Group(
+        "rules-sight", tuple(f"{name}.py" for name in _SIGHT), Tests(("tests/unit", "tests/telemetry", _SUITE), ("[sqlite", "[postgres"))
     ),
     Group("sql-sqlite", ("drivers/sqlite/*.sql",), Tests((_SUITE, *_SQLITE), ("[memory", "[postgres"))),
     Group(

@@ -116,6 +116,7 @@ def test_an_unknown_option_of_a_worker_is_refused(app: Onward, option: str, says
 def test_the_options_of_a_worker_that_a_type_checker_knows_are_those_it_takes() -> None:
     """The list is a file of its own, so that the application need not import the worker."""
     given_by_the_application = {"events", "services", "periodic", "queue_limits", "retention", "reconcilers"}
+    given_by_the_application |= {"alert_rules", "jobs_for_alerts"}
     keywords = {name for name, one in inspect.signature(Worker).parameters.items() if one.kind is one.KEYWORD_ONLY}
     assert set(WorkerOptions.__annotations__) == keywords - given_by_the_application
 

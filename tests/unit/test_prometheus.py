@@ -9,6 +9,7 @@ import pytest
 
 from onward.errors import InvalidDefinition
 from onward.metrics import Backlog, Metrics, Total
+from onward.presence import KnownWorker
 from onward.rollups import bucket_of
 from onward.telemetry.prometheus import ALL, BOUNDS, prometheus_text
 
@@ -21,6 +22,10 @@ def total(type_: str = "a", count: int = 1, *, outcome: str = "completed", since
     return Total(queue="q", type=type_, outcome=outcome, since=since, count=count, waited=times, ran=times)
 
 
+def worker(ago: timedelta) -> KnownWorker:
+    return KnownWorker(lease_owner=str(ago), name="w", started_at=NOW - ago, seen_at=NOW - ago)
+
+
 def samples(text: str) -> dict[str, float]:
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
@@ -28,14 +33,18 @@ def samples(text: str) -> dict[str, float]:
 
 def test_every_metric_says_what_it_is() -> None:
     lines = prometheus_text(NOTHING, []).splitlines()
-    assert [line.split()[2] for line in lines] == [metric.name for metric in ALL for _ in range(2)]
+    said = [line.split()[2] for line in lines if line.startswith("#")]
+    assert said == [metric.name for metric in ALL for _ in range(2)]
 
 
 def test_what_waits_and_runs_is_a_gauge_each() -> None:
     old = NOW - timedelta(seconds=90)
     backlog = Backlog(queue="q", type="a", due=3, blocked={"serial": 2}, in_progress=4, dead_letters=5, oldest_due_at=old)
-    found = samples(prometheus_text(Metrics(at=NOW, window=timedelta(hours=1), backlog=(backlog,)), []))
+    dead, alive = worker(timedelta(hours=1)), worker(timedelta(seconds=30))
+    look = Metrics(at=NOW, window=timedelta(hours=1), backlog=(backlog,), workers=(dead, alive))
+    found = samples(prometheus_text(look, []))
     assert found == {
+        "onward_workers": 1,
         'onward_jobs_due{queue="q",type="a"}': 3,
         'onward_jobs_blocked{queue="q",type="a",blocked_by="serial"}': 2,
         'onward_jobs_in_progress{queue="q",type="a"}': 4,

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
+from onward.attempts import MOST_LOOKED_AT, AttemptFilter, Attempts, Place
 from onward.inspection import DeadLetter
 from onward.jobs import Job, NewJob
 from onward.metrics import Backlog, Metrics, Total
@@ -54,6 +55,13 @@ class SightVerbs(ABC):
         """Read a page of dead letters without their payloads, those that became so last first. ``before`` is the last of the page before.
 
         A row that cannot be read is left out.
+        """
+
+    @abstractmethod
+    def attempts(self, where: AttemptFilter, *, limit: int = 50, before: Place | None = None, looks: int = MOST_LOOKED_AT) -> Attempts:
+        """Read attempts of all jobs, newest first; ``before`` is where the page before ended.
+
+        Where the filter may match few, at most ``looks`` are looked at, or ``limit`` if that is more: the page says that it stopped there.
         """
 
     @abstractmethod

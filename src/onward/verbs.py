@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from onward.actions import Action, check_actor
+from onward.attempts import AttemptFilter, Attempts, read_end, read_outcome, read_place
 from onward.awaited import awaited
 from onward.bulk import BulkResult, OnProgress, run_bulk
 from onward.definition import JobDefinition, check_name
@@ -75,6 +77,37 @@ class JobVerbs:
         if not attempts:
             self.store.get(job_id)  # which says that there is no such job
         return attempts
+
+    def attempts(
+        self,
+        *,
+        definition: JobDefinition[Any] | None = None,
+        queue: str | None = None,
+        outcome: str | None = None,
+        worker: str | None = None,
+        since: datetime | timedelta | float | str | None = None,
+        until: datetime | timedelta | float | str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> Attempts:
+        """Read the attempts of all jobs that were kept, newest first, in pages: ``before`` is ``next`` of the page before.
+
+        ``worker`` is the lease owner of a process. ``since`` and ``until`` are moments, or durations before now. A page looks at 10,000
+        attempts at most where few match: it ``is_capped`` then, and ``next`` goes on. Raises ``InvalidDefinition`` or ``InvalidTime``.
+        """
+        if worker is not None and not isinstance(worker, str):
+            raise InvalidDefinition(f"worker= is the lease owner of a process, as text, not {shown(worker)}")
+        now = self.store.clock.now()
+        of_jobs = _filter(None, definition, queue, None, None)
+        where = AttemptFilter(
+            types=of_jobs.types,
+            queues=of_jobs.queues,
+            outcomes=() if outcome is None else (read_outcome(outcome),),
+            lease_owner=worker,
+            since=None if since is None else read_end(since, now),
+            until=None if until is None else read_end(until, now),
+        )
+        return self.store.attempts(where, limit=check_limit(limit), before=None if before is None else read_place(before))
 
     def cancel(self, job_id: JobHandle | str, *, owner: str | None = None) -> Job:
         """Cancel a waiting job at once; ask a running one to stop."""
@@ -147,6 +180,7 @@ class JobVerbs:
     afind_active_job = awaited(find_active_job)
     afind = awaited(find)
     ahistory = awaited(history)
+    aattempts = awaited(attempts)
     aretry = awaited(retry)
     acancel = awaited(cancel)
     arun_now = awaited(run_now)

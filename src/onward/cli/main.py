@@ -31,6 +31,7 @@ COMMANDS = {
     "limits": "Look at limits of queues and of concurrency keys, set and clear them.",
     "alerts": "Look at what people should know of, and say that somebody does.",
     "failures": "Look at dead letters by what they died of, retry and purge them.",
+    "history": "List the attempts of all jobs that were kept, newest first.",
     "periodic": "Look at periodic jobs, make, change, pause and run them.",
     "actions": "Show who did what to how many jobs, newest first.",
     "stats": "Say how each queue is doing, and answer the six standing questions about the work.",

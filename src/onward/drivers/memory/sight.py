@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
+from onward.attempts import MOST_LOOKED_AT, AttemptFilter, Attempts, Place
 from onward.drivers.memory.alerts import open_alert, resolve_alert
+from onward.drivers.memory.attempts import find_attempts
 from onward.drivers.memory.enqueue import enqueue
 from onward.drivers.memory.questions import matching
 from onward.drivers.memory.tables import Tables
@@ -51,6 +53,10 @@ class VerbsOfSight(VerbsOfWaits):
         found = [_dead_letter(job, job.finished_at) for job in matching(jobs, where) if job.finished_at is not None]
         found.sort(key=_end, reverse=True)
         return [one for one in found if before is None or _end(one) < _end(before)][:limit]
+
+    def attempts(self, where: AttemptFilter, *, limit: int = 50, before: Place | None = None, looks: int = MOST_LOOKED_AT) -> Attempts:
+        with self._reading() as tables:
+            return find_attempts(tables, where, limit, before, looks)
 
     def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:
         with self._reading() as tables:

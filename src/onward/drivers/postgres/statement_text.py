@@ -28,7 +28,8 @@ HIGHEST = 2**63 - 2
 LOCKS_OF_KIND = 1024
 """So many advisory locks stand for all breakers, so many for all serial keys, and so many for all limits: a power of two."""
 FILES = tuple(
-    f"{name}.sql" for name in ["statements", "periodic", "waits", "metrics", "alerts", "lookout", "failures", "questions", "examine"]
+    f"{name}.sql"
+    for name in ["statements", "periodic", "waits", "metrics", "alerts", "lookout", "failures", "attempts", "questions", "examine"]
 )
 SYNTAX = frozenset({"coalesce", "extract", "greatest", "least", "nullif"})
 """What looks like a call and is a part of the language."""
@@ -68,6 +69,7 @@ class StatementText:
             "column_names": ", ".join(COLUMNS),
             "claimed_columns": ", ".join(f"job.{name}" for name in COLUMNS if name not in NEVER_CLAIMED),
             "attempt_columns": _read("attempt", ATTEMPT_COLUMNS),
+            "attempt_finished": as_text("attempt.finished_at"),
             "action_columns": _read("action", ACTION_COLUMNS),
             # Cut, since a notification of 8,000 bytes is an error: a queue's name that long was written by hand.
             "tell": f"pg_notify('{schema}', left(job.queue, 255))::text" if notify else "NULL::text",

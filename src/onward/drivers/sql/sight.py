@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
-from onward.drivers.sql import alerts, failures, lookout, metrics
+from onward.attempts import MOST_LOOKED_AT, AttemptFilter, Attempts, Place
+from onward.drivers.sql import alerts, attempts, failures, lookout, metrics
 from onward.drivers.sql.verbs import VerbsOfWaits
 from onward.inspection import DeadLetter
 from onward.jobs import Job
@@ -33,6 +34,9 @@ class VerbsOfSight(VerbsOfWaits):
         self, *, types: Sequence[str] = (), queues: Sequence[str] = (), limit: int = 1000, before: DeadLetter | None = None
     ) -> list[DeadLetter]:
         return self._look_up(lambda: failures.dead_letters(types, queues, limit, before))
+
+    def attempts(self, where: AttemptFilter, *, limit: int = 50, before: Place | None = None, looks: int = MOST_LOOKED_AT) -> Attempts:
+        return self._look_up(lambda: attempts.attempts(where, limit, before, looks))
 
     def alerts(self, *, is_open: bool | None = None, limit: int = 50, before: str | None = None) -> list[Alert]:
         return self._look_up(lambda: alerts.alerts(is_open, limit, before))

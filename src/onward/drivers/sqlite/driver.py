@@ -54,7 +54,7 @@ from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 T = TypeVar("T")
 # Longer than a waiting process sleeps between two tries, so that it finds the lock free once in every gap.
 PAUSE_BETWEEN_TURNS = 0.0004
-FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql", "alerts.sql", "lookout.sql", "failures.sql")
+FILES = ("statements.sql", "periodic.sql", "waits.sql", "metrics.sql", "alerts.sql", "lookout.sql", "failures.sql", "attempts.sql")
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
 
 

@@ -30,8 +30,8 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions alerts arrows asked blocked breakers breakers_by_hand cancel claim damage edges ending enqueue failures inspect lease limits "
-    "lookout many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction "
+    "actions alerts arrows asked attempts blocked breakers breakers_by_hand cancel claim damage edges ending enqueue failures inspect lease "
+    "limits lookout many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction "
     "unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
@@ -40,6 +40,7 @@ from onward.testing.conformance.actions import TestActions, TestActionsOnQueues 
 from onward.testing.conformance.alerts import TestAlerts  # noqa: E402
 from onward.testing.conformance.arrows import TestArrows, TestArrowsOfAPerson, TestEndingTwice  # noqa: E402
 from onward.testing.conformance.asked import TestAskedToCancel, TestEndingInFull, TestTooLate  # noqa: E402
+from onward.testing.conformance.attempts import TestAttempts  # noqa: E402
 from onward.testing.conformance.blocked import TestUnknownTypes  # noqa: E402
 from onward.testing.conformance.breakers import TestBreakerOpens, TestBreakerTries  # noqa: E402
 from onward.testing.conformance.breakers_by_hand import TestBreakerByHand, TestIdleKeys  # noqa: E402
@@ -79,6 +80,7 @@ __all__ = [
     "TestArrows",
     "TestArrowsOfAPerson",
     "TestAskedToCancel",
+    "TestAttempts",
     "TestBacklog",
     "TestBadRows",
     "TestBreakerByHand",

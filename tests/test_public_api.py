@@ -44,6 +44,7 @@ PUBLIC_NAMES = {
     "Release",
     "Retention",
     "RetryPolicy",
+    "Secret",
     "Snooze",
     "Status",
     "StoreBusy",

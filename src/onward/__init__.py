@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from onward.periodic import Periodic
     from onward.reasons import public_reason
     from onward.retry import CONNECTION_ERRORS, RetryPolicy
+    from onward.secret_types import Secret
     from onward.status import Status
     from onward.transaction import awith_transactional_state_and_enqueue, with_transactional_state_and_enqueue
     from onward.webhooks import Webhook
@@ -82,6 +83,7 @@ __all__ = [
     "Release",
     "Retention",
     "RetryPolicy",
+    "Secret",
     "Snooze",
     "Status",
     "StoreBusy",
@@ -112,6 +114,7 @@ _MODULES = {
     "periodic": ("Periodic",),
     "reasons": ("public_reason",),
     "retry": ("CONNECTION_ERRORS", "RetryPolicy"),
+    "secret_types": ("Secret",),
     "status": ("Status",),
     "transaction": ("awith_transactional_state_and_enqueue", "with_transactional_state_and_enqueue"),
     "webhooks": ("Webhook",),

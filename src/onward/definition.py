@@ -196,7 +196,11 @@ class JobDefinition(Generic[P]):
             error.args = (f"{self.name} needs a payload: give {with_article(kind)}" if payload is None else of_the_job,)
             raise
         digest = payload_hash(text)
-        held = self._key(payload, digest) if key is None else check_key(key)
+        try:
+            held = self._key(payload, digest) if key is None else check_key(key)
+            shared = self.constraints.keys(payload)
+        except InvalidPayload as error:
+            raise self.codec.secrets.leave_out(error, text)  # noqa: B904 - the same error
         if scope is not None and held is None:
             raise InvalidDefinition(f"{self.name}: scope= says how long a key stays taken, and this job has no key: give key= as well")
         return NewJob(
@@ -216,7 +220,7 @@ class JobDefinition(Generic[P]):
             on_duplicate=self.on_duplicate if on_duplicate is None else read_on_duplicate(on_duplicate),
             owner=owner,
             metadata=encode_metadata(metadata or {}),
-            **self.constraints.keys(payload),
+            **shared,
         )
 
     def _key(self, payload: P, digest: str) -> str | None:

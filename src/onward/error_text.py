@@ -9,6 +9,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from onward import errors
+from onward.secret_fields import Hide, as_it_is
 
 LONGEST_ERROR = 8 * 1024
 LONGEST_MESSAGE = 2 * 1024
@@ -23,13 +24,13 @@ _OWN_FILES = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
-def describe_error(error: BaseException) -> str:
+def describe_error(error: BaseException, hide: Hide = as_it_is) -> str:
     """Write an exception as text. The first line is the reason: ``Type: message``; its traceback, causes and members follow.
 
-    Never raises, whatever the exception's own code does.
+    ``hide`` takes out what must not be in it, before anything is cut. Never raises, whatever the exception's own code does.
     """
     try:
-        return _bound("\n".join(_describe(error)), LONGEST_ERROR)
+        return _bound("\n".join(_describe(error, hide)), LONGEST_ERROR)
     except BaseException as own:  # noqa: BLE001 - a property of the exception may raise anything, SystemExit included
         return f"{name_of(error)}: (it cannot be described: {name_of(own)})"
 
@@ -40,12 +41,12 @@ def name_of(error: BaseException) -> str:
     return _UNSAFE.sub(_escape, name)
 
 
-def bound_error(text: str) -> str:
+def bound_error(text: str, hide: Hide = as_it_is) -> str:
     """Make any text fit to be stored as a reason: redacted, without control characters, at most 8 KiB."""
-    return _bound(_clean(_text_of(text)), LONGEST_ERROR)
+    return _bound(_clean(hide(_text_of(text))), LONGEST_ERROR)
 
 
-def _describe(error: BaseException) -> Iterator[str]:
+def _describe(error: BaseException, hide: Hide) -> Iterator[str]:
     waiting: list[tuple[str, BaseException]] = [("", error)]
     seen: set[int] = set()
     while waiting:
@@ -56,7 +57,7 @@ def _describe(error: BaseException) -> Iterator[str]:
             yield "… more errors not shown …"
             return
         seen.add(id(one))
-        yield label + _reason(one)
+        yield label + _reason(one, hide)
         yield from _frames(one.__traceback__)
         waiting += reversed(_related(one))
 
@@ -72,12 +73,12 @@ def _related(error: BaseException) -> list[tuple[str, BaseException]]:
     return related
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, hide: Hide) -> str:
     kind = type(error)
     name = kind.__qualname__ if _is_known_by_its_name(kind) else f"{kind.__module__}.{kind.__qualname__}"
     notes = getattr(error, "__notes__", None)
     lines = [_text_of(error), *(_text_of(note) for note in (notes[:5] if isinstance(notes, list) else ()))]
-    message = "\n".join(line for line in lines if line)
+    message = hide("\n".join(line for line in lines if line))
     return _bound(_clean(f"{name}: {message}" if message else name), LONGEST_MESSAGE)
 
 

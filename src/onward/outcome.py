@@ -18,6 +18,7 @@ from onward.errors import InvalidPayload
 from onward.jobs import Job
 from onward.payload import encode_result
 from onward.retry import RetryPolicy, wait_asked_for
+from onward.secret_fields import Hide, as_it_is
 from onward.status import Status, Verb
 
 MOST_RELEASES = 20
@@ -120,10 +121,11 @@ class DeadLettered(Struct, frozen=True, gc=False):
 Outcome: TypeAlias = Completed | Retried | Snoozed | Released | Cancelled | DeadLettered
 
 
-def decide(job: Job, ending: object, policy: RetryPolicy, now: datetime, chance: Random) -> Outcome:
+def decide(job: Job, ending: object, policy: RetryPolicy, now: datetime, chance: Random, hide: Hide = as_it_is) -> Outcome:
     """Choose the outcome of a run from what the handler returned or raised.
 
-    ``job`` is as claimed, so ``job.attempts`` counts this try. ``now`` only serves to read HTTP dates in ``retry_after``.
+    ``job`` is as claimed, so ``job.attempts`` counts this try. ``now`` only serves to read HTTP dates in ``retry_after``. ``hide`` takes
+    the secrets of the payload out of every text.
     """
     match ending:
         case Snooze():
@@ -131,13 +133,13 @@ def decide(job: Job, ending: object, policy: RetryPolicy, now: datetime, chance:
                 return DeadLettered(f"snoozed {MOST_SNOOZES:,} times: it is not making progress")
             return Snoozed(ending.delay)
         case Cancel():
-            return Cancelled(bound_error(ending.reason))
+            return Cancelled(bound_error(ending.reason, hide))
         case Release() | StoppedByWorker():
             return _release(job)
         case BaseException():
-            return _failure(job, ending, policy, now, chance)
+            return _failure(job, ending, policy, now, chance, hide)
         case _:
-            return _completion(ending)
+            return _completion(ending, hide)
 
 
 def _release(job: Job) -> Outcome:
@@ -149,10 +151,10 @@ def _release(job: Job) -> Outcome:
     return Retried(timedelta(0), error) if job.attempts < job.max_attempts else DeadLettered(error)
 
 
-def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime, chance: Random) -> Outcome:
+def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime, chance: Random, hide: Hide) -> Outcome:
     if job.cancel_requested_at is not None:
         return Cancelled(STOPPED)
-    text = describe_error(error)
+    text = describe_error(error, hide)
     weighed = policy.weigh(error)
     if weighed.failed_test is not None:
         text = bound_error(f"{text}\n(a test of the retry policy could not say what this means: {name_of(weighed.failed_test)})")
@@ -160,16 +162,16 @@ def _failure(job: Job, error: BaseException, policy: RetryPolicy, now: datetime,
         return DeadLettered(text)
     asked, unreadable = wait_asked_for(error, now)
     if unreadable is not None:
-        text = bound_error(f"{text}\n(retry_after ignored: {unreadable})")
+        text = bound_error(f"{text}\n(retry_after ignored: {unreadable})", hide)
     return Retried(policy.delay(job.attempts, chance) if asked is None else asked, text)
 
 
-def _completion(returned: object) -> Outcome:
+def _completion(returned: object, hide: Hide) -> Outcome:
     try:
         return Completed(encode_result(returned))
     except InvalidPayload as error:
         # The work is done; running it again because its result has no JSON form would do it twice.
-        return Completed(error=f"result could not be stored: {error}")
+        return Completed(error=hide(f"result could not be stored: {error}"))
 
 
 # -- what is written of it -------------------------------------------------------------------------------------------

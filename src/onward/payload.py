@@ -14,6 +14,8 @@ import msgspec
 
 from onward.errors import InvalidDefinition, InvalidPayload, PayloadTooLarge
 from onward.json_text import check_json, check_value, field_names, needs_a_look, parts_of, refuse_because, shorten
+from onward.secret_fields import SecretFields
+from onward.secret_types import without_mark
 from onward.spelling import with_article
 
 P = TypeVar("P")
@@ -31,6 +33,7 @@ class Codec(Generic[P]):
     """Turns payloads of one type into JSON text and back. Raises ``InvalidDefinition`` for a type that has no JSON form."""
 
     def __init__(self, payload_type: Any) -> None:
+        declared, payload_type = payload_type, without_mark(payload_type)
         self.payload_type = payload_type
         self._is_slow_to_write = _is_pydantic(payload_type)
         self._decode: Callable[[Any], Any]
@@ -44,6 +47,7 @@ class Codec(Generic[P]):
             raise
         except Exception as error:  # noqa: BLE001 - annotations and models run code of the application
             raise InvalidDefinition(f"{name_of_type(payload_type)} cannot be a payload ({error}): use {WHAT_A_PAYLOAD_MAY_BE}") from None
+        self.secrets = SecretFields(declared)
 
     def encode(self, value: P) -> str:
         """Write a payload as text, the same text for equal payloads.
@@ -57,16 +61,23 @@ class Codec(Generic[P]):
             refuse_because(value, f"it cannot be written as JSON ({type(error).__name__}); expected {name_of_type(self.payload_type)}")
         if len(data) > PAYLOAD_LIMIT:
             raise PayloadTooLarge(len(data), PAYLOAD_LIMIT)
+        try:
+            self._prove(value, data)
+        except InvalidPayload as error:
+            raise self.secrets.leave_out(error, data.decode())  # noqa: B904 - the same error
+        return data.decode()
+
+    def _prove(self, value: P, data: bytes) -> None:
+        """Raise ``InvalidPayload`` unless ``data`` is of the subset and comes back as the value."""
         if needs_a_look(data):
             _look(value, data)
         try:
             decoded = self._decode(data)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001 - a model's own checks may raise anything
             check_value(value)
             raise _invalid(error, self.payload_type) from None
         if decoded != value:
             _refuse_change(value, decoded, "$")
-        return data.decode()
 
     def decode(self, text: str) -> P:
         """Read a payload. Raises ``InvalidPayload``, naming the field, for text outside the subset or of another shape."""
@@ -77,7 +88,7 @@ class Codec(Generic[P]):
         try:
             decoded: P = self._decode(text)
         except Exception as error:  # noqa: BLE001 - a model's own checks may raise anything
-            raise _invalid(error, self.payload_type) from None
+            raise self.secrets.leave_out(_invalid(error, self.payload_type), text) from None
         return decoded
 
     def _decode_own(self, text: str) -> Any:

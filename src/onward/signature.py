@@ -8,6 +8,7 @@ from inspect import Parameter
 from typing import Any, get_origin, get_type_hints
 
 from onward.errors import InvalidDefinition
+from onward.secret_types import read_shapes
 
 _CTX_NAMES = ("ctx", "context")
 
@@ -94,14 +95,15 @@ def _may_be_context(handler: Callable[..., Any], second: Parameter) -> bool:
     return any(one.__name__ == "JobContext" for one in kind.__mro__)
 
 
-def _hints(handler: Callable[..., Any]) -> dict[str, Any]:
-    return get_type_hints(handler if inspect.isroutine(handler) else type(handler).__call__)
+def _hints(handler: Callable[..., Any], *, include_extras: bool = False) -> dict[str, Any]:
+    return get_type_hints(handler if inspect.isroutine(handler) else type(handler).__call__, include_extras=include_extras)
 
 
 def _payload_type(name: str, handler: Callable[..., Any], first: Parameter) -> Any:
     if first.annotation is first.empty:
         raise InvalidDefinition(f"the payload of {name} has no type: annotate {first.name!r} in its handler, or pass payload=")
     try:
-        return _hints(handler)[first.name]
+        marked = _hints(handler, include_extras=True)[first.name]
+        return marked if read_shapes(marked) else _hints(handler)[first.name]
     except (NameError, TypeError, KeyError) as error:
         raise InvalidDefinition(f"the payload type {first.annotation!r} of {name} cannot be resolved ({error}): pass payload=") from None

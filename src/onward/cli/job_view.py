@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -12,8 +12,12 @@ import msgspec
 from onward.cli.output import escape, relative, rough, shorten, utc
 from onward.cli.tables import Paint, put_table, table
 from onward.jobs import Attempt, Job
-from onward.redact import redact, redact_value
+from onward.redact import REDACTED, redact, redact_value
+from onward.secret_fields import SecretFields
 from onward.status import Status
+
+if TYPE_CHECKING:
+    from onward.app import Onward
 
 LONGEST_TEXT = 4000
 """Characters of a payload, result or error that are shown unless all is asked for."""
@@ -28,26 +32,39 @@ _COLOURS = {
 }
 
 
-def job_json(job: Job, *, raw: bool = False) -> dict[str, Any]:
+def secrets_of(job: Job, app: Onward | None) -> SecretFields | None:
+    """What the application marks as secret in the payload; None where there is no application, or it does not know the job's type."""
+    definition = app.definitions.get(job.type) if app else None
+    return None if definition is None else definition.codec.secrets
+
+
+def job_json(job: Job, *, raw: bool = False, secrets: SecretFields | None = None) -> dict[str, Any]:
     """Every field, by its one name. What holds JSON is given decoded; where that fails it is null, and as stored under ``damaged``.
 
-    Secrets are taken out, unless ``raw``.
+    Secrets are taken out, unless ``raw``: those that the payload's type marks (``secrets``), and what looks like one.
     """
     fields: dict[str, Any] = msgspec.to_builtins(job)
     damaged = {}
     for name in _JSON_FIELDS:
         text = fields[name]
         if text is not None:
+            marked = secrets if name == "payload" else None
             try:
-                fields[name] = _decode(text, raw)
+                fields[name] = _decode(text, raw, marked)
             except ValueError:
-                fields[name], damaged[name] = None, text if raw else redact(text)
+                fields[name], damaged[name] = None, _damaged(text, raw, marked)
+    fields["error"] = without_marked(job.error, job, raw=raw, secrets=secrets)
     if damaged:
         fields["damaged"] = damaged
     return fields
 
 
-def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
+def without_marked(error: str | None, job: Job, *, raw: bool, secrets: SecretFields | None) -> str | None:
+    """The error of a job or of one of its attempts. A worker has taken out what is secret; it may have been marked only since."""
+    return error if raw or error is None or not secrets else secrets.hiding(job.payload)(error)
+
+
+def put_jobs(jobs: Sequence[Job], now: datetime, app: Onward | None = None) -> None:
     """The list as a table, newest first."""
     put_table(
         ("id", "type", "queue", "status", "attempts", "due", "created", "error"),
@@ -60,7 +77,7 @@ def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
                 f"{job.attempts}/{job.max_attempts}",
                 _due(job, now),
                 relative(job.created_at, now),
-                shorten((job.error or "").partition("\n")[0], 60),
+                shorten((without_marked(job.error, job, raw=False, secrets=secrets_of(job, app)) or "").partition("\n")[0], 60),
             )
             for job in jobs
         ],
@@ -68,7 +85,16 @@ def put_jobs(jobs: Sequence[Job], now: datetime) -> None:
     )
 
 
-def job_lines(job: Job, why: str, attempts: Sequence[Attempt], now: datetime, *, whole: bool = False, raw: bool = False) -> Iterator[str]:
+def job_lines(
+    job: Job,
+    why: str,
+    attempts: Sequence[Attempt],
+    now: datetime,
+    *,
+    whole: bool = False,
+    raw: bool = False,
+    secrets: SecretFields | None = None,
+) -> Iterator[str]:
     """One job with all that is known of it, ``why`` it is not running included. Secrets are taken out, unless ``raw``."""
     limit = None if whole else LONGEST_TEXT
     yield f"{escape(job.id)}  {escape(job.type)}  {paint_status(job.status.value)}"
@@ -80,9 +106,10 @@ def job_lines(job: Job, why: str, attempts: Sequence[Attempt], now: datetime, *,
             continue
         yield f"{name:20} {_field(value, now)}"
     for name in ("error", *_JSON_FIELDS):
-        text = getattr(job, name)
+        text = without_marked(job.error, job, raw=raw, secrets=secrets) if name == "error" else getattr(job, name)
         if text is not None:
-            yield from _block(name, text, limit, is_json=name != "error", raw=raw)
+            marked = secrets if name == "payload" else None
+            yield from _block(name, text, limit, is_json=name != "error", raw=raw, secrets=marked)
     if attempts:
         yield ""
         yield "history"
@@ -110,12 +137,12 @@ def _history(attempts: Sequence[Attempt], now: datetime) -> Iterator[str]:
         yield f"  {line}"
 
 
-def _block(name: str, text: str, limit: int | None, *, is_json: bool, raw: bool) -> Iterator[str]:
+def _block(name: str, text: str, limit: int | None, *, is_json: bool, raw: bool, secrets: SecretFields | None) -> Iterator[str]:
     if is_json:
         try:
-            text = _pretty(text, raw)
+            text = _pretty(text, raw, secrets)
         except ValueError:
-            text = text if raw else redact(text)
+            text = _damaged(text, raw, secrets)
             name = f"{name} (damaged: not JSON, shown as it is stored)"
     cut = 0 if limit is None else max(len(text) - limit, 0)
     yield name
@@ -141,7 +168,12 @@ def _due(job: Job, now: datetime) -> str:
     return f"blocked: {job.blocked_by}" if job.blocked_by else relative(job.scheduled_at, now)
 
 
-def _decode(text: str, raw: bool) -> Any:
+def _damaged(text: str, raw: bool, secrets: SecretFields | None) -> str:
+    """What is no JSON. Where the secrets of a payload stand in it nobody knows, so it is not shown if it may have any."""
+    return text if raw else REDACTED if secrets else redact(text)
+
+
+def _decode(text: str, raw: bool, secrets: SecretFields | None = None) -> Any:
     # Not msgspec: whole numbers of any size stay exact.
     from json import loads
 
@@ -149,13 +181,13 @@ def _decode(text: str, raw: bool) -> Any:
         value = loads(text, parse_constant=_refuse)
     except RecursionError:
         raise ValueError("nested too deep") from None
-    return value if raw else redact_value(value)
+    return value if raw else redact_value(secrets.mask(value) if secrets else value)
 
 
-def _pretty(text: str, raw: bool) -> str:
+def _pretty(text: str, raw: bool, secrets: SecretFields | None) -> str:
     from json import dumps
 
-    return dumps(_decode(text, raw), ensure_ascii=False, indent=2)
+    return dumps(_decode(text, raw, secrets), ensure_ascii=False, indent=2)
 
 
 def _refuse(constant: str) -> Any:

@@ -56,7 +56,7 @@ def list_jobs(
     as_json: bool,
 ) -> None:
     """List jobs, newest first."""
-    from onward.cli.job_view import job_json, put_jobs
+    from onward.cli.job_view import job_json, put_jobs, secrets_of
     from onward.cli.strange_names import point_out_strange_names
     from onward.ids import is_id
     from onward.inspection import JobFilter
@@ -69,13 +69,13 @@ def list_jobs(
         found = _pages(store, where, limit, _id(before) if before else None)
         if as_json:
             for job in found:
-                put_json(job_json(job, raw=raw))
+                put_json(job_json(job, raw=raw, secrets=secrets_of(job, app)))
             return
         jobs = list(found)
         if not jobs:
             say("No jobs.")
             return
-        put_jobs(jobs, store.clock.now())
+        put_jobs(jobs, store.clock.now(), app)
         if len(jobs) == limit:
             say(f"There may be more: --before {escape(jobs[-1].id)}")
 
@@ -90,16 +90,19 @@ def list_jobs(
 def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
     """Show one job: every field, its attempts, and why it is not running.
 
-    What looks like a secret, or has the name of one, is shown as [redacted].
+    What looks like a secret, or has the name of one, is shown as [redacted]; so is what the payload's type marks as Secret, where the
+    application is known.
     """
     import msgspec
+    from msgspec.structs import replace
 
-    from onward.cli.job_view import job_json, job_lines
+    from onward.cli.job_view import job_json, job_lines, secrets_of, without_marked
     from onward.cli.why import explain, look_at_others
 
     with open_store_and_application() as (store, app):
         job = store.get(_id(job_id))
-        attempts = store.history(job.id)
+        secrets = secrets_of(job, app)
+        attempts = [replace(one, error=without_marked(one.error, job, raw=raw, secrets=secrets)) for one in store.history(job.id)]
         now = store.clock.now()
         paused_at, holder = store.paused().get(job.queue), _holder_of_key(store, job)
         definition = app.definitions.get(job.type) if app else None
@@ -107,9 +110,9 @@ def show(job_id: str, full: bool, raw: bool, as_json: bool) -> None:
         others = look_at_others(store, job, now, goes_on_behind_dead_letter=goes_on)
         why = explain(job, now, onward_as_typed(target()), paused_at, key_held_by=holder, others=others)
         if as_json:
-            put_json({**job_json(job, raw=raw), "why": why, "history": msgspec.to_builtins(attempts)})
+            put_json({**job_json(job, raw=raw, secrets=secrets), "why": why, "history": msgspec.to_builtins(attempts)})
             return
-        for line in job_lines(job, why, attempts, now, whole=full, raw=raw):
+        for line in job_lines(job, why, attempts, now, whole=full, raw=raw, secrets=secrets):
             put(line)
 
 

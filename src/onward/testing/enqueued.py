@@ -90,17 +90,19 @@ def _payload(definition: JobDefinition[Any], job: Job) -> Any:
 
 
 def _wanted(definition: JobDefinition[Any], payload: Any, fields: dict[str, Any]) -> str:
-    parts = ([] if payload is _ANY else [repr(payload)]) + [f"{name}={value!r}" for name, value in fields.items()]
+    secrets = definition.codec.secrets
+    said = [] if payload is _ANY else [secrets.hiding(definition.codec.encode(payload))(repr(payload))]
+    parts = said + [f"{name}={value!r}" for name, value in fields.items()]
     return f"{definition.name}({', '.join(parts)})"
 
 
 def _listed(definition: JobDefinition[Any], jobs: Iterable[Job]) -> str:
-    lines = [_line(job) for job in jobs]
+    lines = [_line(job, definition.codec.secrets.hiding(job.payload)(job.payload)) for job in jobs]
     return "\n  ".join([f"of {definition.name} {len(lines)} wait:" if lines else f"of {definition.name} nothing waits", *lines])
 
 
-def _line(job: Job) -> str:
+def _line(job: Job, payload: str) -> str:
     delay = job.scheduled_at - job.created_at
     more = f" delay={delay}" if delay > timedelta(0) else ""
     key = f" key={job.idempotency_key!r}" if job.idempotency_key else ""
-    return f"{job.id} {job.status} {job.payload:.200} queue={job.queue!r} priority={job.priority}{key}{more}"
+    return f"{job.id} {job.status} {payload:.200} queue={job.queue!r} priority={job.priority}{key}{more}"

@@ -169,7 +169,8 @@ class Executor:
         if is_timed_out:
             ending = TimeoutError(f"timed out after {format_duration(run.definition.timeout or timedelta(0))}")
         try:
-            outcome = decide(job, ending, run.definition.retry, self._clock.now(), self._chance)
+            hide = run.definition.codec.secrets.hiding(job.payload)
+            outcome = decide(job, ending, run.definition.retry, self._clock.now(), self._chance, hide)
         except BaseException as error:  # noqa: BLE001 - what a handler ended with, or its policy, may raise anything
             logger.error("no outcome could be chosen for job %s: %s", job.id, name_of(error))
             return DeadLettered(f"no outcome could be chosen: {name_of(error)}")

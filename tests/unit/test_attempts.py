@@ -104,7 +104,7 @@ def test_an_application_reads_the_attempts_of_all_its_jobs() -> None:
         assert len(app.attempts(worker=first.found[0].lease_owner, until=clock.now()).found) == 4
         for wrong in ({"outcome": "failed"}, {"worker": 7}, {"queue": "no queue"}, {"limit": 0}, {"before": "page 2"}):
             with pytest.raises(InvalidDefinition):
-                app.attempts(**wrong)  # type: ignore[arg-type]
+                app.attempts(**wrong)
 
 
 def test_they_can_be_awaited() -> None:

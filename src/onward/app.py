@@ -15,7 +15,7 @@ from onward.definition import Duration, JobDefinition
 from onward.driver import Store
 from onward.drivers import connect
 from onward.errors import InvalidDefinition, UnknownJobType
-from onward.events import Event, Events, Subscriber, correlation_id
+from onward.events import Event, EventName, Events, Subscriber, correlation_id
 from onward.failure_verbs import Failures
 from onward.group_commit import GroupCommit
 from onward.handle import JobHandle
@@ -29,6 +29,7 @@ from onward.options import (
     read_alert_rules,
     read_limits,
     read_many,
+    read_on,
     read_retention,
     read_subscribers,
     read_url,
@@ -62,10 +63,10 @@ class Onward(JobVerbs):
     ``periodic`` are jobs that the clock enqueues, each a ``Periodic(definition, cron)``. ``limits`` say of queues, by their names, how many
     of their jobs run at once or begin in a time, each a ``Limit``; what a person sets counts before them. ``retention`` says how long
     finished jobs are kept; workers delete them afterwards. ``reconcile`` are checks that ``onward reconcile`` and every worker start run.
-    ``subscribers`` are called with each ``Event``. ``alert_rules`` say when an alert opens by itself, ``webhooks`` who is told of alerts by
-    HTTP. ``clock`` tells the store what time it is; a test gives one that it moves. ``migrate``
-    makes or changes the tables in Postgres at the first use; without it ``onward migrate`` does. ``store`` is a store that was made
-    already, in place of ``url``, ``strict``, ``clock`` and ``migrate``, which belong to its making.
+    ``subscribers`` are called with each ``Event``, those in ``on`` with each of one name: ``on={"dead_lettered": tell}``. ``alert_rules``
+    say when an alert opens by itself, ``webhooks`` who is told of alerts by HTTP. ``clock`` tells the store what time it is; a test gives
+    one that it moves. ``migrate`` makes or changes the tables in Postgres at the first use; without it ``onward migrate`` does. ``store``
+    is a store that was made already, in place of ``url``, ``strict``, ``clock`` and ``migrate``, which belong to its making.
     Nothing is opened before the first use. Raises ``InvalidDefinition`` or ``InvalidSetting``.
     """
 
@@ -83,6 +84,7 @@ class Onward(JobVerbs):
         subscribers: Iterable[Subscriber] = (),
         alert_rules: AlertRules | None = None,
         webhooks: Iterable[Webhook] = (),
+        on: Mapping[EventName, Subscriber | Iterable[Subscriber]] | None = None,
         clock: Clock | None = None,
         migrate: bool = False,
         store: Store | None = None,
@@ -103,11 +105,11 @@ class Onward(JobVerbs):
         self.services = services
         self.retention = read_retention(retention)
         self.reconcilers: tuple[Reconciler, ...] = read_many("reconcile", reconcile, "files")
-        self.events = Events(read_subscribers(subscribers))
         self.alert_rules = read_alert_rules(alert_rules)
         self.webhooks = Webhooks(read_webhooks(webhooks))
         if self.webhooks:
             self.definitions.add(self.webhooks.job)
+        self.events = Events((*read_subscribers(subscribers), *read_on(on)))
         self._commits = GroupCommit(self.store)
         self._warned_of_loop = False
 

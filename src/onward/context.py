@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
@@ -40,6 +40,13 @@ class Transactions(Protocol):
     def has_completed(self, context: JobContext) -> bool:
         """Whether the store has the job as completed by this run."""
         ...
+
+
+class JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Adds its fields to those of each call. The standard adapter would drop the caller's."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
 
 
 class JobContext:
@@ -103,8 +110,8 @@ class JobContext:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that adds the job's id and type to every line."""
-        return logging.LoggerAdapter(logger, {"job_id": self.job.id, "job_type": self.job.type, "correlation_id": self.correlation_id})
+        """A logger that adds the job's id and type and its correlation id to every record, beside an ``extra=`` of the handler's own."""
+        return JobLogger(logger, {"job_id": self.job.id, "job_type": self.job.type, "correlation_id": self.correlation_id})
 
     @property
     def should_stop(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -40,11 +40,26 @@ Subscriber: TypeAlias = Callable[[Event], None]
 """One that has a method ``together`` is given what happened in one turn by that, as a sequence."""
 
 
+class ByName:
+    """A subscriber that hands each event to those who asked for its name, in order, and each apart from the others."""
+
+    def __init__(self, functions: Mapping[EventName, Sequence[Subscriber]]) -> None:
+        self._functions = functions
+
+    def __call__(self, event: Event) -> None:
+        for function in self._functions.get(event.event, ()):
+            _hand_over(function, event, event)
+
+
 class Events:
     """Hands each event to every subscriber. A subscriber's error is logged and changes nothing."""
 
     def __init__(self, subscribers: Iterable[Subscriber] = ()) -> None:
         self._subscribers = list(subscribers)
+
+    def copy(self) -> Events:
+        """Those that are subscribed by now, without those that come later."""
+        return Events(self._subscribers)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
@@ -73,7 +88,9 @@ class Events:
 def _hand_over(function: Callable[[Any], object], what: Any, event: Event) -> None:
     try:
         function(what)
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # also what would end the program: it must not end a turn, whose outcomes are stored already
         logger.exception("a subscriber failed on %s of job %s", event.event, event.job_id)
 
 

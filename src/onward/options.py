@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, get_args
 
 from onward.alert_rules import AlertRules
 from onward.definition import check_name
 from onward.errors import InvalidDefinition
+from onward.events import ByName, EventName
 from onward.inspection import Retention
 from onward.limit import Limit
 from onward.settings import check_queues, check_url
+from onward.signature import is_async
 from onward.spelling import did_you_mean, shown, with_article
 from onward.webhooks import Webhook
 
@@ -92,11 +94,35 @@ def read_many(name: str, given: Any, example: str) -> tuple[Any, ...]:
 
 def read_subscribers(given: Any) -> tuple[Any, ...]:
     """The functions to be told of events. Raises ``InvalidDefinition``."""
-    subscribers = read_many("subscribers", given, "print")
+    return _check_subscribers("subscribers=", read_many("subscribers", given, "print"))
+
+
+def _check_subscribers(what: str, subscribers: tuple[Any, ...]) -> tuple[Any, ...]:
     for one in subscribers:
         if not callable(one):
-            raise InvalidDefinition(f"subscribers= takes functions that are called with each Event, not {with_article(type(one).__name__)}")
+            raise InvalidDefinition(f"{what} takes functions that are called with each Event, not {with_article(type(one).__name__)}")
+        if is_async(one):
+            raise InvalidDefinition(
+                f"{what} takes functions that are called from a thread of the worker, where nothing of an async one would run: "
+                "take a plain function, and let it enqueue a job for what takes long"
+            )
     return subscribers
+
+
+def read_on(given: Any) -> tuple[ByName, ...]:
+    """The functions to be told of events of one name, by that name. Raises ``InvalidDefinition``."""
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise InvalidDefinition(f'on= takes a function for the name of an event, such as {{"dead_lettered": tell}}, not {shown(given)}')
+    names = get_args(EventName)
+    for name in given:
+        if name not in names:
+            raise InvalidDefinition(f"on= names events, and there is no event {shown(name)}{did_you_mean(str(name), names)}")
+    functions = {
+        name: _check_subscribers(f"on[{name!r}]", (one,) if callable(one) else read_many("on", one, "tell")) for name, one in given.items()
+    }
+    return (ByName(functions),) if functions else ()
 
 
 def read_limits(given: Any) -> dict[str, Limit]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from onward.clock import FakeClock
 from onward.events import Event, Events
 from onward.telemetry.log import LONGEST_LINE, LifecycleLog, describe, line_of
-from onward.telemetry.records import PatientHandler, configure_logging
+from onward.telemetry.records import HarmlessFormatter, PatientHandler, configure_logging
 
 EVENT = Event(
     event="failed",
@@ -305,3 +305,20 @@ def test_a_line_of_the_widest_characters_fits_into_one_write_of_a_pipe() -> None
 
 def _record(text: str) -> logging.LogRecord:
     return logging.LogRecord("onward", logging.INFO, __file__, 1, text, (), None)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "line"),
+    [
+        ("sent", {"job_id": "01J", "correlation_id": "order-7"}, "WARNING sent (job 01J, correlation id order-7)"),
+        ("job 01J failed", {"job_id": "01J", "correlation_id": "order-7"}, "WARNING job 01J failed (correlation id order-7)"),
+        ("job 01J failed", {"job_id": "01J", "correlation_id": "01J"}, "WARNING job 01J failed"),
+        ("sent", {"job_id": "01J", "correlation_id": "a\x1b[31m\nb"}, "WARNING sent (job 01J, correlation id a\\x1b[31m\n    b)"),
+        ("stopping", {}, "WARNING stopping"),
+    ],
+    ids=range(5),
+)
+def test_a_record_says_of_which_job_it_is_and_what_that_belongs_to(message: str, fields: dict[str, str], line: str) -> None:
+    """What a handler logs by ``ctx.logger`` can be found by the id that its order has everywhere."""
+    record = logging.makeLogRecord({"name": "onward.job", "levelname": "WARNING", "msg": message, **fields})
+    assert HarmlessFormatter("%(levelname)s %(message)s").format(record) == line

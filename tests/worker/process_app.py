@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from onward import JobContext, Onward, RetryPolicy, define_job
+from onward import Event, JobContext, Onward, RetryPolicy, define_job
 
 
 @dataclass
@@ -122,6 +122,11 @@ def leaves_a_process(payload: Work, ctx: JobContext) -> None:
     note(f"start {payload.number}")
 
 
+def tell(event: Event) -> None:
+    note(f"told {event.event} {event.job_id} {event.error!r}")
+    raise RuntimeError("nobody wants to hear it")
+
+
 HANDLERS = (
     moves_to_another_group,
     forks,
@@ -146,3 +151,4 @@ JOBS = {
 }
 
 app = Onward(jobs=JOBS.values()) if "ONWARD_URL" in os.environ else None
+telling_app = Onward(jobs=JOBS.values(), on={"dead_lettered": tell, "reclaimed": tell}) if "ONWARD_URL" in os.environ else None

@@ -24,6 +24,7 @@ from onward.clock import FakeClock
 from onward.drivers.memory import MemoryStore
 from onward.errors import StoreUnavailable
 from onward.jobs import Job
+from onward.outcome import MOST_LOSSES
 from onward.status import Status
 from onward.telemetry.log import LifecycleLog
 from onward.turn import Swept
@@ -193,6 +194,25 @@ def test_a_job_that_kills_its_process_is_dead_lettered_and_its_neighbours_are_no
     assert job.fence <= job.max_attempts + 1
     for neighbour in neighbours:
         site.wait_until(neighbour, Status.COMPLETED)
+
+
+@pytest.mark.parametrize("drain", [{}, {"drain": True}], ids=["goes on", "drains"])
+@pytest.mark.parametrize("losses", [0, MOST_LOSSES - 1], ids=["by the worker", "by the supervisor"])
+def test_whoever_finds_a_dead_letter_the_application_is_told_of_it_once(site: Site, losses: int, drain: dict[str, bool]) -> None:
+    """A worker sees the death of an isolated process, a supervisor that of the worker itself, and runs no code of the application."""
+    job_id = site.enqueue("kills_its_process")
+    if losses:
+        with site.app.transaction() as connection:
+            connection.execute("UPDATE onward_jobs SET lost_leases = ?, max_attempts = 1", [losses])
+    site.start(app="tests.worker.process_app:telling_app", **drain)
+    job = site.wait_until(job_id, Status.DEAD_LETTER)
+    site.wait_for_line(f"told dead_lettered {job_id}")
+    later = site.enqueue("quick", 7)
+    site.start()
+    site.wait_until(later, Status.COMPLETED)
+    told = [line for line in site.lines() if line.startswith("told dead_lettered")]
+    assert len(told) == 1
+    assert repr(job.error)[:40] in told[0]
 
 
 def test_a_process_that_exits_with_0_in_mid_job_is_replaced(site: Site) -> None:

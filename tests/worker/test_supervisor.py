@@ -54,7 +54,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(tmp_path: Path, caplog:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     store = MemoryStore(clock=SystemClock())
-    supervisor = Supervisor(command, processes=1, grace=1.0, concurrency=1, open_store=lambda url: store, on_swept=lambda swept: None)
+    supervisor = Supervisor(command, processes=1, grace=1.0, concurrency=1, open_store=lambda url: store, on_swept=lambda swept: ())
     assert supervisor.run() == 2
     assert len(tries) == 2
     assert "no worker process could be started, next try in 1 s" in caplog.text

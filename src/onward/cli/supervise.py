@@ -72,12 +72,17 @@ def _command_line(app: str, options: dict[str, Any]) -> Callable[[ChildPipes], S
     return command_line
 
 
-def _tell(swept: Swept) -> None:
-    from onward.events import Events
-    from onward.telemetry.log import LifecycleLog
+def _tell(swept: Swept) -> list[bytes]:
+    """Write it to the log, and give the events for the application's subscribers, which only a worker process has."""
+    from onward.clock import SystemClock
+    from onward.events import Event, Events
+    from onward.telemetry.log import LifecycleLog, line_of
     from onward.worker.reports import Reports
 
-    Reports(Events([LifecycleLog()]), None).swept(swept)
+    events: list[Event] = []
+    Reports(Events([LifecycleLog(), events.append]), None).swept(swept)
+    at = SystemClock().now().isoformat()
+    return [line_of(event, at) for event in events]
 
 
 def _store_at(url: str) -> Store:

@@ -24,6 +24,7 @@ def command(options: str, pipes: str) -> int:
     """Run jobs under a supervisor."""
     from msgspec.json import decode
 
+    from onward.events import Event
     from onward.telemetry.log import LifecycleLog
     from onward.telemetry.records import configure_logging
     from onward.worker.child import ChildPipes
@@ -33,11 +34,16 @@ def command(options: str, pipes: str) -> int:
     with open_application(may_create=True) as app:
         # After the application was imported: how it set up logging is what holds.
         configure_logging()
-        log = LifecycleLog()
+        own, log = app.events.copy(), LifecycleLog()
         app.events.subscribe(log)
         _say_where(app, given, log)
         given["application"] = needed_application()
-        return run_supervised(app.store, lambda **own: app.worker(**given, **own), decode(pipes, type=ChildPipes))
+
+        def tell(line: bytes) -> None:
+            """What the supervisor took back from a dead process. It has written the line to the log itself."""
+            own.emit(decode(line, type=Event))
+
+        return run_supervised(app.store, lambda **decided: app.worker(**given, **decided), decode(pipes, type=ChildPipes), tell)
 
 
 def _say_where(app: Onward, options: dict[str, Any], log: LifecycleLog) -> None:

@@ -11,6 +11,10 @@ WRITE_WITHIN = 0.5
 """Seconds that a record or a line waits for whoever reads it."""
 
 
+LONGEST_ID = 255
+"""Characters of a correlation id: whoever enqueues may choose any."""
+
+
 class HarmlessFormatter(logging.Formatter):
     """A record as text in which no secret, no command for a terminal and no line that could pass for another record is left.
 
@@ -21,6 +25,13 @@ class HarmlessFormatter(logging.Formatter):
         from onward.error_text import bound_error  # compiling its patterns takes as long as importing half of this package
 
         return bound_error(super().format(record)).replace("\n", "\n    ")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is the standard library's
+        """The message, and of which job it is where the record knows that."""
+        job_id, shared = getattr(record, "job_id", None), getattr(record, "correlation_id", None)
+        parts = [] if job_id is None or str(job_id) in record.message else [f"job {job_id}"]
+        parts += [] if shared in (None, job_id) else [f"correlation id {str(shared)[:LONGEST_ID]}"]
+        return super().formatMessage(record) + (f" ({', '.join(parts)})" if parts else "")
 
 
 class Patience:

@@ -59,6 +59,7 @@ class Child:
             inherited.callback(os.close, report)
             unless_started.callback(os.close, self.report)
             os.set_blocking(self.report, False)
+            os.set_blocking(self._lifeline, False)
             self._process = subprocess.Popen(
                 command(ChildPipes(nonce, descriptor, lifeline, report)),
                 pass_fds=(descriptor, lifeline, report),
@@ -76,6 +77,8 @@ class Child:
         self.is_talking = True
         """False once the child has closed its end of the report."""
         self.was_killed = False
+        self.told: list[bytes] = []
+        """What it was given. It has read nothing of it before it is ready."""
         self._began = time.monotonic()
         self._unread = b""
 
@@ -130,6 +133,15 @@ class Child:
                 self.has_given_back, self.is_done = True, report.done
             else:
                 self.is_ready, self.store_url = True, report.ready
+
+    def tell(self, line: bytes) -> bool:
+        """Give the child one line, which a pipe takes in one piece. A child that is gone, or does not read, is not waited for."""
+        try:
+            os.write(self._lifeline, line)
+        except OSError:
+            return False
+        self.told.append(line)
+        return True
 
     def send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -67,9 +67,9 @@ class Heartbeat:
     def _renew(self, due: list[Run], now: float) -> None:
         progress = [run.context.reported for run in due]
         extended = self._store.extend([Extension(run.claim, reported) for run, reported in zip(due, progress, strict=True)])
+        lost = [run for run in due if run.claim.id in extended.lost]
         for run, reported in zip(due, progress, strict=True):
             if run.claim.id in extended.lost:
-                self._lose(run)
                 continue
             run.renewed_at = now
             run.is_held_up = run.claim.id in extended.held_up
@@ -77,6 +77,8 @@ class Heartbeat:
                 run.sent_progress = reported
             if run.claim.id in extended.cancel_requested:
                 self._cancel(run)
+        for run in lost:  # last, since whoever is told of it may be slow
+            self._lose(run)
 
     def _look_for_cancellations(self, runs: list[Run]) -> None:
         if not runs:

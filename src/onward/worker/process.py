@@ -18,6 +18,7 @@ import msgspec
 from onward.driver import Store
 from onward.worker.child import QUIT_AT_ONCE, ChildPipes, Report
 from onward.worker.lease_owner import make_lease_owner
+from onward.worker.lifeline import Lifeline
 from onward.worker.started import StartedJobs
 from onward.worker.worker import Worker
 
@@ -27,8 +28,12 @@ PR_SET_PDEATHSIG = 1
 FAILED = 1
 
 
-def run_supervised(store: Store, make_worker: Callable[..., Worker], pipes: ChildPipes) -> int:
+def run_supervised(
+    store: Store, make_worker: Callable[..., Worker], pipes: ChildPipes, on_line: Callable[[bytes], object] = lambda line: None
+) -> int:
     """Run one worker until a signal, the supervisor's end, or its own end. Gives the exit code. For the main thread.
+
+    ``on_line`` is called with each line that the supervisor hands on, in a thread of its own: it runs code of the application.
 
     ``make_worker`` is called with the keywords that the supervisor decides: ``lease_owner``, ``started``, ``supervised``. Before this
     is called nothing is claimed, so a signal may simply end the process. When handlers had to be given up this does not return: their
@@ -42,14 +47,14 @@ def run_supervised(store: Store, make_worker: Callable[..., Worker], pipes: Chil
         supervised=True,
     )
     _report(pipes, Report(ready=(store.whole_url or store.url) if store.capabilities.survives_process else None))
-    code = _work(worker, signals, pipes)
+    code = _work(worker, signals, pipes, on_line)
     if not worker.was_clean:
         _leave_now(code)
     signals.close()
     return code
 
 
-def _work(worker: Worker, signals: Signals, pipes: ChildPipes) -> int:
+def _work(worker: Worker, signals: Signals, pipes: ChildPipes, on_line: Callable[[bytes], object]) -> int:
     codes: list[int] = []
 
     def run() -> None:
@@ -61,24 +66,26 @@ def _work(worker: Worker, signals: Signals, pipes: ChildPipes) -> int:
 
     ended = threading.Event()
     threading.Thread(target=run, name="onward-producer", daemon=True).start()
-    was_quit = _watch(signals, pipes.lifeline, worker, ended)
+    lifeline = Lifeline(pipes.lifeline, on_line)
+    was_quit = _watch(signals, lifeline, worker, ended)
+    lifeline.close()
     if not codes:
         return FAILED
     _report(pipes, Report(ended=True, done=worker.ran_out))
     return QUIT_AT_ONCE if was_quit else codes[0]
 
 
-def _watch(signals: Signals, lifeline: int, worker: Worker, ended: threading.Event) -> bool:
+def _watch(signals: Signals, lifeline: Lifeline, worker: Worker, ended: threading.Event) -> bool:
     """Wait for the worker's end, and pass on what should bring it about. True when a second signal did, and that was SIGINT.
 
     A worker that stops by itself is not quit by the first one: whoever sent it knows nothing of that.
     """
-    watched = [signals.reader, lifeline]
+    watched = [signals.reader, lifeline.fileno()]
     was_told = was_quit = False
     while not ended.is_set():
         readable, _, _ = select.select(watched, [], [])
-        if lifeline in readable:
-            watched.remove(lifeline)
+        if lifeline.fileno() in readable and not lifeline.read():
+            watched.remove(lifeline.fileno())
             logger.warning("the supervisor is gone: stopping")
             worker.ask_to_stop()
         for number in signals.read():

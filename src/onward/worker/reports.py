@@ -104,12 +104,13 @@ class Reports:
 def _log_failure(job: Job, outcome: Retried | DeadLettered) -> None:
     """Say it where a developer looks first. The error's text is the one that is stored, without secrets."""
     reason = outcome.error.partition("\n")[0]
+    extra = {"job_id": job.id, "job_type": job.type, "correlation_id": correlation_id(job.metadata, job.id)}
     if isinstance(outcome, Retried):
         again = format_duration(outcome.delay)
         logger.warning(
             "job %s (%s) failed at try %d of %d, the next one comes in %s: %s",
-            job.id, job.type, job.attempts, job.max_attempts, again, reason,
+            job.id, job.type, job.attempts, job.max_attempts, again, reason, extra=extra,
         )  # fmt: skip
     else:
         tries = "1 try" if job.attempts == 1 else f"{job.attempts} tries"
-        logger.error("job %s (%s) is dead-lettered after %s: %s", job.id, job.type, tries, reason)
+        logger.error("job %s (%s) is dead-lettered after %s: %s", job.id, job.type, tries, reason, extra=extra)

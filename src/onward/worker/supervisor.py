@@ -13,6 +13,7 @@ import select
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -65,7 +66,7 @@ class Supervisor:
     """``command`` gives the command line of a process, ``concurrency`` is how many jobs each runs at once.
 
     ``grace`` is in seconds, None waits for ever. ``open_store`` makes the store of a URL that a child reports, to take back claims, and
-    ``on_swept`` is told what became of them.
+    ``on_swept`` is told what became of them, and gives lines for a worker process, which tells the application: none is here.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Supervisor:
         grace: float | None,
         concurrency: int,
         open_store: Callable[[str], Store],
-        on_swept: Callable[[Swept], object],
+        on_swept: Callable[[Swept], Sequence[bytes]],
     ) -> None:
         self._command = command
         self._slots = [ProcessSlot() for _ in range(processes)]
@@ -91,6 +92,7 @@ class Supervisor:
         """When a stop is over, also where the store does not answer."""
         self._has_started_one = False
         self._recoveries: list[threading.Thread] = []
+        self._untold: deque[bytes] = deque()
 
     def run(self, *, is_last: bool = False) -> int:
         """Supervise until a signal ends it, or all work is done. Gives the exit code. For the main thread.
@@ -119,6 +121,7 @@ class Supervisor:
             self._start_what_is_due()
             if not any(slot.child is not None or self._will_start(slot) for slot in self._slots):
                 return
+            self._tell()
             children = [slot.child for slot in self._slots if slot.child is not None]
             readable, _, _ = select.select([signals, *(child.report for child in children if child.is_talking)], [], [], self._pause())
             for child in children:
@@ -172,6 +175,8 @@ class Supervisor:
             if child is not None and child.has_ended():
                 slot.child = None
                 self._has_started_one = self._has_started_one or child.is_ready
+                if not child.is_ready:
+                    self._untold.extendleft(reversed(child.told))
                 slot.taking_back, slot.died_at = self._take_back(child), time.monotonic()
                 self._after_death(slot, child)
                 child.close()
@@ -228,7 +233,14 @@ class Supervisor:
             return
         for job in (*swept.requeued, *swept.dead_lettered, *swept.cancelled):
             logger.warning("job %s of type %s was taken back from %s: %s", job.id, job.type, lease_owner, job.status)
-        self._on_swept(swept)
+        self._untold.extend(self._on_swept(swept))
+
+    def _tell(self) -> None:
+        """Hand on what was taken back, to a process that works or that will read it before it does."""
+        children = [slot.child for slot in self._slots if slot.child is not None]
+        for child in sorted(children, key=lambda one: not one.is_ready):
+            while self._untold and child.tell(self._untold[0]):
+                self._untold.popleft()
 
     def _wait_for_recoveries(self) -> None:
         until = time.monotonic() + LAST_WRITES if self._over_at is None else self._over_at

@@ -163,3 +163,32 @@ def test_a_worker_keeps_its_process_id_and_its_command_line(shop: Path, environm
 def _child_of(pid: int) -> int:
     (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return int(child)
+
+
+ORDERS = """
+from onward import JobContext, Onward, RetryPolicy, define_job
+
+
+def order(payload: int, ctx: JobContext) -> None:
+    ctx.logger.warning("on its way")
+    if payload:
+        ctx.enqueue(ordering, payload - 1)
+    else:
+        raise ValueError("sold out")
+
+
+ordering = define_job("order", order, retry=RetryPolicy(1))
+app = Onward("sqlite:///shop.db", jobs=[ordering])
+"""
+
+
+def test_every_line_of_one_order_has_its_id(onward: Run, shop: Path) -> None:
+    """On both streams: what happened, what the handlers say, and why the last one failed."""
+    (shop / "shop.py").write_text(ORDERS)
+    onward("-A", "shop:app", "enqueue", "order", "1", "--metadata", '{"correlation_id": "order-7"}')
+    done = onward("-A", "shop:app", "worker", "--drain")
+    lines = [json.loads(line) for line in done.stdout.splitlines()[1:]]
+    assert [line["event"] for line in lines] == ["claimed", "completed", "queued", "claimed", "dead_lettered"]
+    assert {line["correlation_id"] for line in lines} == {"order-7"}
+    said = [line for line in done.stderr.splitlines() if "on its way" in line or "sold out" in line]
+    assert len([line for line in said if line.endswith("correlation id order-7)")]) == 3, done.stderr

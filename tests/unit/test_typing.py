@@ -9,12 +9,21 @@ ROOT = Path(__file__).parents[2]
 
 START = """\
 from dataclasses import dataclass
-from onward import JobContext, Onward, RetryPolicy, define_job, job
+from onward import Event, JobContext, Onward, RetryPolicy, Secret, define_job, job
 
 
 @dataclass
 class Welcome:
     user_id: str
+
+
+@dataclass
+class Login:
+    token: Secret[str]
+
+
+def sign_in(payload: Login) -> str: return payload.token.upper()
+def tell(event: Event) -> None: ...
 
 
 async def send(payload: Welcome, ctx: JobContext) -> None: ...
@@ -30,6 +39,7 @@ def decorated(payload: Welcome, ctx: JobContext) -> None: ...
 welcome = define_job("welcome", send, retry=RetryPolicy(5), key=lambda payload: payload.user_id)
 alone = define_job("alone", only)
 bare = define_job("bare", nothing)
+signing_in = define_job("sign-in", sign_in)
 app = Onward("memory://", jobs=[welcome, alone, bare, decorated])
 """
 
@@ -42,6 +52,9 @@ app.enqueue_in(welcome, Welcome("42"), "5m", priority=3)
 app.enqueue_at(alone, Welcome("42"), "2030-01-01T00:00:00Z", within=None)
 app.enqueue_many([welcome.new_job(Welcome("42"), delay="5m")])
 app.worker(concurrency=2, drain=True)
+app.enqueue(signing_in, Login("42"))
+Onward("memory://", on={"dead_lettered": tell, "failed": [tell]})
+print(app.attempts(definition=welcome, since="1h").found[0].queue)
 define_job("defaults", defaults)
 
 
@@ -69,6 +82,9 @@ app.enqueue_many([welcome])
 welcome.new_job(Welcome("42"), priorty=3)
 app.worker(concurency=2)
 app.worker(concurrency="many")
+app.enqueue(signing_in, Login(42))
+Onward("memory://", on={"dead_letter": tell})
+app.attempts(definition="welcome")
 """
 
 

@@ -30,9 +30,9 @@ differ, the tests ask ``store.capabilities``, never a name.
 import pytest
 
 _PARTS = (
-    "actions alerts arrows asked attempts blocked breakers breakers_by_hand cancel claim damage edges ending enqueue failures inspect "
-    "lease limits lookout many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups serial sweep transaction "
-    "unique written"
+    "actions alerts arrows asked attempts blocked breakers breakers_by_hand cancel claim damage edges ending enqueue failures "
+    "inspect lease limits lookout many many_keys metrics neighbours paused periodic prune queue_limits retried_key rollups "
+    "serial sweep transaction unique written"
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS.split()))
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from onward import Cancel, JobContext, Onward, PermanentJobError, RetryPolicy, TransientJobError, define_job, redact
+from onward import AlertRules, Cancel, JobContext, Onward, PermanentJobError, RetryPolicy, TransientJobError, Webhook, define_job, redact
 from onward.driver import Store
 from onward.events import Event
 
@@ -209,7 +209,14 @@ class Ledger:
         return []
 
 
-app = Onward(jobs=JOBS.values(), subscribers=[write_down, alert], reconcile=[Ledger()])
+HOOK = os.environ.get("CANARY_HOOK", "http://127.0.0.1:9/")
+app = Onward(
+    jobs=JOBS.values(),
+    subscribers=[write_down, alert],
+    reconcile=[Ledger()],
+    alert_rules=AlertRules(success_rate=1.0, dead_letters=0, samples=1, lasts=0, every="1s"),
+    webhooks=[Webhook(f"{HOOK}&token={CANARIES['hook_url']}", secret=CANARIES["hook_secret"])],
+)
 
 
 def enqueue_all() -> dict[str, str]:

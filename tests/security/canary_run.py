@@ -13,22 +13,32 @@ from typing import TypeAlias
 from click.testing import CliRunner
 
 from onward.cli.main import cli
-from tests.drivers.tables import NAMES, Tables
+from onward.drivers.sql.migrations import TABLES
+from tests.drivers.tables import Tables
+from tests.receiver import receiver
 from tests.security.leaks import make_canaries
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.security.canary_app"
 PATIENCE = 240
-OTHERS = ("dsn", "environment", "reconciler")
+OTHERS = ("dsn", "environment", "reconciler", "hook_url", "hook_secret")
 """Secrets that no job carries."""
 Commands: TypeAlias = tuple[tuple[str, ...], ...]
-ASKED_OF_APP: Commands = (("doctor",), ("doctor", "--json"), ("config",), ("reconcile",))
+ASKED_OF_APP: Commands = (("doctor",), ("doctor", "--json"), ("config",), ("reconcile",), ("alerts", "check"), ("alerts", "test"))
 """What is asked on the command line of the application, after the run; and of its store:"""
 ASKED: Commands = (
     ("jobs", "list", "--limit", "500"),
     ("jobs", "list", "--limit", "500", "--json"),
     ("stats",),
     ("stats", "--json"),
+    ("stats", "--prometheus"),
+    ("history", "--limit", "500"),
+    ("history", "--limit", "500", "--json"),
+    ("failures", "list"),
+    ("failures", "list", "--json"),
+    ("alerts", "list", "--all", "--json"),
+    ("workers", "--all", "--json"),
+    ("actions", "--json"),
     ("doctor",),
 )
 ASKED_OF_EACH: Commands = (("jobs", "show", "--full"), ("jobs", "show", "--json"))
@@ -57,7 +67,16 @@ class CanaryRun:
         (home / "canaries.json").write_text(json.dumps(canaries))
         self.ids: dict[str, str] = json.loads(self._run(APP))
         self._damage(self.ids["damaged"], json.dumps({"api_key": [canaries["damaged"]]}))
-        self.sources["worker stdout"] = self._run("onward", "-A", f"{APP}:app", "worker", "--drain", keep="worker stderr")
+        drain = ("onward", "-A", f"{APP}:app", "worker", "--drain")
+        self.sources["worker stdout"] = self._run(*drain, keep="worker stderr")
+        with receiver() as there:
+            # What the rules of alerts find is told by HTTP, and to people who look at a group of dead letters.
+            self._environment["CANARY_HOOK"] = there.url
+            self._run("onward", "-A", f"{APP}:app", "alerts", "check", keep="alerts check (stderr)")
+            self.sources["worker stdout"] += self._run(*drain, keep="worker stderr")
+            self.sources["webhook bodies"] = "\n".join(one.body.decode() for one in there.received)
+        for line in self._invoke("failures", "list", "--json").splitlines():
+            self._add("failures show", self._invoke("failures", "show", json.loads(line)["id"]))
         self._read_store()
         for name in ("events", "arguments"):
             self.sources[name] = (home / name).read_text(errors="replace")
@@ -81,7 +100,7 @@ class CanaryRun:
         self._tables.run(f"UPDATE {{prefix}}jobs SET payload = '{payload}' WHERE id = '{job_id}'")
 
     def _read_store(self) -> None:
-        for table in NAMES:
+        for table in TABLES:
             for column in self._columns(table):
                 rows = self._tables.rows(f'SELECT "{column}" FROM {{prefix}}{table}')
                 self.sources[f"{table}.{column}"] = "\n".join(str(value) for (value,) in rows)

@@ -78,6 +78,8 @@ def test_no_secret_gets_further_than_it_was_given(run: CanaryRun) -> None:
         assert (error == "None") == (job in COMPLETED - {"unstorable_result"}), f"{job}: {error}"
     assert len(run.sources) > 80
     assert all(run.sources[name] for name in ("events", "arguments", "worker stdout", "worker stderr", "history.error", "jobs show --full"))
+    assert all(run.sources[name] for name in ("failures show", "history --limit 500", "alerts.message", "stats --prometheus"))
+    assert "alert.opened" in run.sources["webhook bodies"]
     assert find_leaks(run.canaries, run.sources, AS_GIVEN) == []
     assert find_needless(run.canaries, run.sources, AS_GIVEN) == []
 

@@ -31,6 +31,7 @@ PUBLIC_NAMES = {
     "JobHandle",
     "JobNotEnded",
     "JobNotFound",
+    "Kept",
     "KeyReused",
     "LeaseLost",
     "Limit",

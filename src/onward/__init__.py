@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from onward.events import Event
     from onward.handle import JobHandle
-    from onward.inspection import Retention
+    from onward.inspection import Kept, Retention
     from onward.jobs import Job
     from onward.limit import Limit
     from onward.outcome import Cancel, Release, Snooze
@@ -70,6 +70,7 @@ __all__ = [
     "JobHandle",
     "JobNotEnded",
     "JobNotFound",
+    "Kept",
     "KeyReused",
     "LeaseLost",
     "Limit",
@@ -105,7 +106,7 @@ _MODULES = {
     "breaker": ("Breaker",),
     "context": ("JobContext",),
     "definition": ("JobDefinition", "define_job", "job"),
-    "inspection": ("Retention",),
+    "inspection": ("Kept", "Retention"),
     "events": ("Event",),
     "handle": ("JobHandle",),
     "jobs": ("Job",),

@@ -15,20 +15,13 @@ from onward.actions import NewAction, new_action
 from onward.driver import Store
 from onward.errors import InvalidDefinition, OnwardError
 from onward.inspection import MEANT_FOR, Acted, BulkVerb, JobFilter
+from onward.portions import FEWEST, HOLD, HOLD_OF_ONE_WRITER, portion_behind, rest_behind
 from onward.rate import Bucket, Rate
 from onward.spelling import did_you_mean, shown
 from onward.status import Status
 
 PAGE = 100
 """Jobs that are looked up at once, and in one commit at most."""
-FEWEST = 5
-HOLD = 0.005
-"""Seconds that one commit should take."""
-HOLD_OF_ONE_WRITER = 0.0005
-"""The same where nobody else can write meanwhile: workers and enqueues wait so long for their turn, twice for each job."""
-REST = 2
-"""How many times as long as a commit took is left to the others behind it."""
-LONGEST_REST = 0.05
 BURST = timedelta(milliseconds=100)
 """Of a pace, what comes in that time goes in one commit: more would come to workers in bursts."""
 MOST_REASONS = 100
@@ -166,8 +159,8 @@ def _portions(
             took = time.monotonic() - began
             result = _added(result, acted)
             yield result
-            at_once = portion_behind(len(portion), took, hold)
-            time.sleep(min(REST * took, LONGEST_REST))
+            at_once = portion_behind(len(portion), took, hold, PAGE)
+            time.sleep(rest_behind(took))
 
 
 def bucket_of(pace: Rate) -> Bucket:
@@ -186,15 +179,6 @@ def _wait_for(bucket: Bucket, most: int) -> tuple[int, Bucket]:
 def _moment() -> datetime:
     """Of a clock that nobody sets."""
     return datetime(2000, 1, 1, tzinfo=UTC) + timedelta(seconds=time.monotonic())
-
-
-def portion_behind(count: int, took: float, hold: float) -> int:
-    """How many to take at once, so that it takes ``hold`` seconds, behind a commit of so many that took so long.
-
-    It grows by half at most, and shrinks at once.
-    """
-    fitting = int(count * hold / took) if took > 0 else PAGE
-    return max(min(fitting, count + count // 2, PAGE), FEWEST)
 
 
 def _added(result: BulkResult, acted: Acted) -> BulkResult:

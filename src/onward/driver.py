@@ -29,13 +29,13 @@ from onward.inspection import (
     JobFilter,
     Question,
     Queue,
-    Retention,
 )
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.rollups import Rollup, Tally
 from onward.sight_verbs import SightVerbs
 from onward.status import Status
+from onward.tidy_verbs import TidyVerbs
 from onward.turn import Claim, Demand, Extended, Extension, Settlement, Swept, Turn
 from onward.wait_verbs import WaitVerbs
 
@@ -192,7 +192,7 @@ class AsyncWithin(ABC):
     def settle(self, settlement: Settlement) -> Awaitable[None]: ...
 
 
-class Store(Driver, WaitVerbs, SightVerbs):
+class Store(Driver, WaitVerbs, SightVerbs, TidyVerbs):
     """A backend that is a database: it can be read, edited and shared."""
 
     @abstractmethod
@@ -346,15 +346,6 @@ class Store(Driver, WaitVerbs, SightVerbs):
     @abstractmethod
     def rollups(self, since: datetime) -> list[Rollup]:
         """What ended in the minute of ``since`` and later: a row for each worker, in no order."""
-
-    @abstractmethod
-    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
-        """Delete at most ``limit`` final jobs that are past their retention, with their history. Says how many.
-
-        Keys of a window or for ever outlive the job. Also deletes keys whose window is over, makes one row of the workers' rollups of
-        minutes that are older than five, counts them into what has ever ended, and deletes rollups, records of actions and
-        alerts that are over past their own retention.
-        """
 
     @abstractmethod
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from onward.breaker import BreakerState
+from onward.definition import check_name
 from onward.durations import parse_duration
 from onward.errors import InvalidDefinition, InvalidTime
 from onward.limit import LimitState
-from onward.status import Status, Verb, is_legal
+from onward.spelling import shown
+from onward.status import FINAL, Status, Verb, is_legal
 
 
 class Queue(Struct, frozen=True, kw_only=True):
@@ -103,11 +105,31 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Kept:
+    """How long finished jobs of one type or queue are kept: ``Kept(completed="1h")``. What it does not say is as it is for all others.
+
+    Raises ``InvalidDefinition`` for what is no duration.
+    """
+
+    def __init__(
+        self,
+        *,
+        completed: timedelta | float | str | UnsetType | None = UNSET,
+        cancelled: timedelta | float | str | UnsetType | None = UNSET,
+        dead_letter: timedelta | float | str | UnsetType | None = UNSET,
+    ) -> None:
+        told = {Status.COMPLETED: completed, Status.CANCELLED: cancelled, Status.DEAD_LETTER: dead_letter}
+        self.told = {status: _read_age(f"Kept({status.value}=...)", age) for status, age in told.items() if age is not UNSET}
+        """The age of each status that it says something of."""
+
+
 class Retention:
     """How long final jobs are kept after they finished: ``Retention(completed="7d")``. None keeps them until a person deletes them.
 
-    ``rollups`` is how long the counts of each minute are kept, ``actions`` the record of who did what to how many, and
-    ``alerts`` those that are over: all of them outlive the jobs.
+    ``types`` and ``queues`` say otherwise of some, by their names: ``Retention(types={"send-mail": Kept(completed="1h")})``. The type
+    counts before the queue, the queue before the rest. ``unknown`` is how long jobs are kept at least whose type the application does not
+    know: another one may share the store. ``rollups`` is how long the counts of each minute are kept, ``actions`` the record of who did
+    what to how many, and ``alerts`` those that are over: all of them outlive the jobs.
 
     Raises ``InvalidDefinition`` for what is no duration.
     """
@@ -118,21 +140,33 @@ class Retention:
         completed: timedelta | float | str | None = "7d",
         cancelled: timedelta | float | str | None = "7d",
         dead_letter: timedelta | float | str | None = None,
+        types: Mapping[str, Kept] | None = None,
+        queues: Mapping[str, Kept] | None = None,
+        unknown: timedelta | float | str | None = "90d",
         rollups: timedelta | float | str | None = "90d",
         actions: timedelta | float | str | None = "90d",
         alerts: timedelta | float | str | None = "90d",
     ) -> None:
-        self.completed = _read_age("completed", completed)
-        self.cancelled = _read_age("cancelled", cancelled)
-        self.dead_letter = _read_age("dead_letter", dead_letter)
-        self.rollups = _read_age("rollups", rollups)
-        self.actions = _read_age("actions", actions)
-        self.alerts = _read_age("alerts", alerts)
+        self.completed = _read_age("Retention(completed=...)", completed)
+        self.cancelled = _read_age("Retention(cancelled=...)", cancelled)
+        self.dead_letter = _read_age("Retention(dead_letter=...)", dead_letter)
+        self.types = _read_kept("types", types)
+        self.queues = _read_kept("queues", queues)
+        self.unknown = _read_age("Retention(unknown=...)", unknown)
+        self.rollups = _read_age("Retention(rollups=...)", rollups)
+        self.actions = _read_age("Retention(actions=...)", actions)
+        self.alerts = _read_age("Retention(alerts=...)", alerts)
 
     def by_status(self) -> dict[Status, timedelta]:
-        """Which final statuses are pruned at all, and after how long."""
-        kept = {Status.COMPLETED: self.completed, Status.CANCELLED: self.cancelled, Status.DEAD_LETTER: self.dead_letter}
-        return {status: age for status, age in kept.items() if age is not None}
+        """Which final statuses are pruned at all, and after how long, where neither type nor queue says otherwise."""
+        return {status: age for status in FINAL if (age := self.age(status, None, None)) is not None}
+
+    def age(self, status: Status, type_: Kept | None, queue: Kept | None) -> timedelta | None:
+        """How long a job of this status is kept, by what is said of its type, of its queue, and of all."""
+        for kept in (type_, queue):
+            if kept is not None and status in kept.told:
+                return kept.told[status]
+        return {Status.COMPLETED: self.completed, Status.CANCELLED: self.cancelled, Status.DEAD_LETTER: self.dead_letter}[status]
 
 
 STUCK_AFTER = timedelta(minutes=5)
@@ -158,8 +192,20 @@ class Finding(Struct, frozen=True):
     text: str
 
 
-def _read_age(status: str, age: timedelta | float | str | None) -> timedelta | None:
+def _read_age(argument: str, age: Any) -> timedelta | None:
     try:
         return None if age is None else parse_duration(age)
     except InvalidTime as error:
-        raise InvalidDefinition(f"Retention({status}=...): {error}") from None
+        raise InvalidDefinition(f"{argument}: {error}") from None
+
+
+def _read_kept(argument: str, given: Any) -> dict[str, Kept]:
+    example = f'Retention({argument}={{"send-mail": Kept(completed="1h")}})'
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidDefinition(f"{argument}= takes a Kept for each name, such as {example}, not {shown(given)}")
+    for name, kept in given.items():
+        if not isinstance(kept, Kept):
+            raise InvalidDefinition(f"{argument}= takes a Kept for {shown(name)}, such as {example}, not {shown(kept)}")
+    return {check_name("queue" if argument == "queues" else "job name", name): kept for name, kept in given.items()}

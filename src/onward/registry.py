@@ -57,6 +57,10 @@ class Registry:
         """Every name that can be run here, aliases included, with its lease: what a worker tells the store that it knows."""
         return {name: definition.lease for name, definition in self._by_name.items()}
 
+    def names(self) -> dict[str, str]:
+        """Every name under which jobs of this application are stored, with that of its definition."""
+        return {name: definition.name for name, definition in self._by_name.items()}
+
     def constraints(self) -> dict[str, Constraint]:
         """What a store has to know, when it claims, of the names whose jobs wait for others."""
         plain = Constraint()

@@ -155,7 +155,12 @@ def test_claims_are_in_one_order_over_all_queues(store: SQLiteStore) -> None:
         ("any_blocked", {"types": "[]", "queues": "[]"}, "onward_jobs_blocked (blocked_by=? AND type=? AND queue=?)"),
         ("unblock_first", {"types": "[]", "queues": None, "now": "", "most": 1, "limit": 1}, "(blocked_by=? AND type=?)"),
         ("unblock_first", {"types": "[]", "queues": "[]", "now": "", "most": 1, "limit": 1}, "(blocked_by=? AND type=? AND queue=?)"),
-        ("prune", {"status": "", "before": "", "limit": 1}, "onward_jobs_final"),
+        (
+            "finished",
+            {"status": "", "since": None, "before": "", "limit": 1},
+            "onward_jobs_final (status=? AND finished_at>? AND finished_at<?)",
+        ),
+        ("prune", {"status": "", "upto": "", "ids": "[]"}, "sqlite_autoindex_onward_jobs_1"),
         ("prune_keys", {"now": "", "limit": 1}, "onward_keys_expiring"),
         ("settle", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),
         ("complete", {"rows": "[]", "now": ""}, "sqlite_autoindex_onward_jobs_1"),

@@ -11,8 +11,9 @@ from typing import Any, get_args
 import pytest
 
 from onward import InvalidDefinition, Onward, StoreBusy, define_job
-from onward.bulk import FEWEST, PAGE, BulkResult, check_bulk, portion_behind
+from onward.bulk import PAGE, BulkResult, check_bulk
 from onward.inspection import MEANT_FOR, BulkVerb, JobFilter
+from onward.portions import FEWEST, MOST, portion_behind
 from onward.status import Status
 
 note = define_job("note", lambda: None, queue="notes")
@@ -236,7 +237,7 @@ def test_actions_are_asked_for_in_pages(app: Onward) -> None:
 
 @pytest.mark.parametrize(
     ("count", "took", "then"),
-    [(10, 0.0005, 10), (10, 0.00025, 15), (10, 0.001, 5), (10, 0.1, FEWEST), (100, 0.00001, PAGE), (10, 0.0, 15), (5, 0.0004, 6)],
+    [(10, 0.0005, 10), (10, 0.00025, 15), (10, 0.001, 5), (10, 0.1, FEWEST), (100, 0.00001, MOST), (10, 0.0, 15), (5, 0.0004, 6)],
 )
 def test_a_portion_is_as_large_as_fits_into_the_time_of_a_commit(count: int, took: float, then: int) -> None:
     """On a slow disk the others wait for fewer jobs."""

@@ -1,24 +1,88 @@
-"""Deletes final jobs that are past their retention."""
+"""Deletes finished jobs that are past their retention, and whatever else is over."""
 
 from __future__ import annotations
 
-from onward.driver import Store
-from onward.inspection import Retention
+import time
+from collections.abc import Callable, Iterator
 
-BATCH = 1000
-PAUSE_BETWEEN_BATCHES = 0.1
+from onward.driver import Store
+from onward.portions import FEWEST, HOLD, HOLD_OF_ONE_WRITER, MOST, portion_behind, rest_behind
+from onward.pruning import PAGE, Due, Keeping, Walk
+
+LOOK_AGAIN_AFTER = 24 * 60 * 60.0
+"""Seconds after which a round begins at the oldest again: what somebody held when it was due was passed."""
 
 
 class Pruner:
-    """One small batch a tick, so that other writers get their turn; goes on soon while there is more."""
+    """A round every ``interval`` seconds. Each tick of it is one short look or commit, and the store is left to others behind it."""
 
     name = "pruner"
 
-    def __init__(self, store: Store, retention: Retention, *, interval: float) -> None:
+    def __init__(self, store: Store, keeping: Keeping, *, interval: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._store = store
-        self._retention = retention
+        self._retention = keeping.retention
+        self._walk = Walk(keeping)
         self._interval = interval
+        self._monotonic = monotonic
+        self._began_anew = monotonic()
+        self._hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
+        self._at_once = FEWEST
+        self._took = 0.0
+        self._ticks = self._round()
 
     def tick(self) -> float:
-        deleted = self._store.prune(self._retention, limit=BATCH)
-        return PAUSE_BETWEEN_BATCHES if deleted >= BATCH else self._interval
+        try:
+            return next(self._ticks)
+        except StopIteration:
+            self._ticks = self._round()
+            return self._interval
+        except BaseException:
+            self._ticks = self._round()
+            raise
+
+    def _round(self) -> Iterator[float]:
+        """Gives the pause behind each step."""
+        if self._monotonic() - self._began_anew > LOOK_AGAIN_AFTER:
+            self._walk.forget()
+            self._began_anew = self._monotonic()
+        yield from self._tidying()
+        self._walk.begin()
+        while (look := self._walk.look) is not None:
+            began = self._monotonic()
+            rows = self._store.finished(look)
+            due = self._walk.due(rows)
+            if len(rows) >= look.limit or due is not None:
+                yield rest_behind(self._monotonic() - began)
+            gone = 0
+            for portion in () if due is None else self._portions(due):
+                deleted = self._delete(portion)
+                gone += deleted
+                yield rest_behind(self._took)
+                if not deleted:
+                    break  # another worker is at these just now
+            self._walk.move(rows, gone)
+        while self._store.give_back():
+            yield rest_behind(self._hold)
+
+    def _tidying(self) -> Iterator[float]:
+        limit, has_more = MOST, True
+        while has_more:
+            began = self._monotonic()
+            has_more = self._store.tidy(self._retention, limit=limit)
+            took = self._monotonic() - began
+            if has_more:
+                yield rest_behind(took)
+                limit = portion_behind(limit, took, self._hold, PAGE)
+
+    def _portions(self, due: Due) -> Iterator[Due]:
+        ids = due.ids
+        while ids:
+            portion, ids = ids[: self._at_once], ids[self._at_once :]
+            yield Due(due.status, due.upto, portion)
+
+    def _delete(self, portion: Due) -> int:
+        began = self._monotonic()
+        deleted = self._store.delete_finished(portion, relaxed=True)
+        self._took = self._monotonic() - began
+        self._at_once = portion_behind(len(portion.ids), self._took, self._hold, PAGE)
+        return deleted

@@ -25,6 +25,7 @@ from onward.jobs import NewJob
 from onward.limit import Limit
 from onward.periodic import Periodic
 from onward.presence import Presence
+from onward.pruning import Keeping, strange_queues
 from onward.reconciler import Reconciler
 from onward.registry import Registry
 from onward.sight_verbs import no_jobs
@@ -179,7 +180,9 @@ class Worker:
             presence=None if drain else self._presence,
             jobs_for=no_jobs if jobs_for_alerts is None else lambda told: jobs_for_alerts(told, next(iter(self._queues), "default")),
         )
-        self.pruner = Pruner(store, retention or Retention(), interval=parse_duration(prune_every).total_seconds())
+        keeping = Keeping(retention or Retention(), definitions.names())
+        self.pruner = Pruner(store, keeping, interval=parse_duration(prune_every).total_seconds())
+        self._strange_queues = strange_queues(keeping.retention, (one.queue for one in definitions))
         self.scheduler = Scheduler(store, definitions, periodic, limits=self._queue_limits, clock=clock, chance=chance)
         self._stopping = Stopping(self.slots, self.producer, grace=None if grace is None else parse_duration(grace).total_seconds())
 
@@ -211,6 +214,8 @@ class Worker:
         """
         queues = ", ".join(self._queues) or "every queue"
         logger.info("worker %s serves %s of %s with %d slots", self.name, queues, self._store.url, self._concurrency)
+        for line in self._strange_queues:
+            logger.warning("%s", line)
         if self._lacks_application:
             warn_of_isolated_here(self._definitions, self._queues)
         try:

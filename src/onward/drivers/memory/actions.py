@@ -34,9 +34,11 @@ def note(tables: Tables, verb: str, where: JobFilter, actor: str, now: datetime,
     tables.put_action(Action(**asdict(asked), began_at=now, done=int(is_done), finished_at=now))
 
 
-def prune(tables: Tables, kept_for: timedelta | None, limit: int, now: datetime) -> None:
-    """Delete at most ``limit`` that began longer ago, the oldest first."""
-    if kept_for is not None:
-        old = [one for one in tables.actions.values() if one.began_at <= now - kept_for]
-        for one in sorted(old, key=lambda one: one.began_at)[:limit]:
-            tables.remove_action(one)
+def prune(tables: Tables, kept_for: timedelta | None, limit: int, now: datetime) -> int:
+    """Delete at most ``limit`` that began longer ago, the oldest first. Says how many."""
+    if kept_for is None:
+        return 0
+    old = [one for one in tables.actions.values() if one.began_at <= now - kept_for]
+    for one in sorted(old, key=lambda one: one.began_at)[:limit]:
+        tables.remove_action(one)
+    return min(len(old), limit)

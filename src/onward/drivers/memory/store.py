@@ -29,6 +29,7 @@ from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, Job
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.outcome import storable
+from onward.pruning import Due, Ended, Look
 from onward.rollups import Rollup, Tally, minute_of
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
@@ -351,6 +352,14 @@ class MemoryStore(VerbsOfSight):
         with self._reading() as tables:
             return [one.copied() for one in tables.rollups.values() if one.minute >= minute_of(since)]
 
-    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+    def finished(self, look: Look) -> list[Ended]:
+        with self._reading() as tables:
+            return sweep.finished(tables, look, self.clock.now())
+
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
         with self._writing() as tables:
-            return sweep.prune(tables, retention, limit, self.clock.now())
+            return sweep.delete_finished(tables, due)
+
+    def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
+        with self._writing() as tables:
+            return sweep.tidy(tables, retention, limit, self.clock.now())

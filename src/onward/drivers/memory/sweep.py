@@ -1,4 +1,4 @@
-"""What keeps the store well: sweep, recover, prune."""
+"""What keeps the store well: sweep, recover, prune, tidy."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from onward.inspection import IDLE_FOR, Retention
 from onward.jobs import LONGEST_LEASE, Job
 from onward.metrics import LOST
 from onward.outcome import LEASE_RAN_OUT, PROCESS_DIED
+from onward.pruning import Due, Ended, Look
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Cell, Rollup, minute_of, summed
 from onward.status import Status
 from onward.turn import Swept
@@ -65,30 +66,48 @@ def _workable(tables: Tables, jobs: Iterable[Job], now: datetime) -> Iterator[Jo
             yield job
 
 
-def prune(tables: Tables, retention: Retention, limit: int, now: datetime) -> int:
-    """Delete what finished longest ago and is past its retention."""
-    kept_for = retention.by_status()
-    old = [
-        (job.finished_at, job.id)
+def finished(tables: Tables, look: Look, now: datetime) -> list[Ended]:
+    """Finished jobs, the oldest first."""
+    before = now - look.age
+    found = [
+        Ended(job.id, job.type, job.queue, job.finished_at, now - job.finished_at)
         for job in tables.jobs.values()
-        if (kept := kept_for.get(job.status)) is not None and job.finished_at is not None and job.finished_at <= now - kept
+        if job.status is look.status
+        and job.finished_at is not None
+        and job.finished_at <= before
+        and (look.since is None or job.finished_at >= look.since)
     ]
-    for _, job_id in sorted(old)[:limit]:
-        tables.remove_job(tables.jobs[job_id])
+    return sorted(found, key=lambda one: (one.finished_at, one.id))[: look.limit]
+
+
+def delete_finished(tables: Tables, due: Due) -> int:
+    """Delete those of these that are what they were."""
+    deleted = 0
+    for job_id in due.ids:
+        job = tables.jobs.get(job_id)
+        if job is not None and job.status is due.status and job.finished_at is not None and job.finished_at <= due.upto:
+            tables.remove_job(job)
+            deleted += 1
+    return deleted
+
+
+def tidy(tables: Tables, retention: Retention, limit: int, now: datetime) -> bool:
+    """Delete what is over beside jobs, and make less of the rollups. Says whether there may be more to delete."""
     for name in [name for name, holder in tables.keys.items() if not holder.holds_at(now)]:
         tables.remove_key(name)
     _merge_rollups(tables, now, retention.rollups)
-    actions.prune(tables, retention.actions, limit, now)
-    _prune_alerts(tables, retention.alerts, limit, now)
+    deleted = (actions.prune(tables, retention.actions, limit, now), _prune_alerts(tables, retention.alerts, limit, now))
     forget_idle(tables, now - IDLE_FOR)
-    return min(len(old), limit)
+    return max(deleted) >= limit
 
 
-def _prune_alerts(tables: Tables, kept_for: timedelta | None, limit: int, now: datetime) -> None:
-    if kept_for is not None:
-        over = [(one.resolved_at, one.id) for one in tables.alerts.values() if one.resolved_at and one.resolved_at <= now - kept_for]
-        for _, alert_id in sorted(over)[:limit]:
-            tables.remove_alert(tables.alerts[alert_id])
+def _prune_alerts(tables: Tables, kept_for: timedelta | None, limit: int, now: datetime) -> int:
+    if kept_for is None:
+        return 0
+    over = [(one.resolved_at, one.id) for one in tables.alerts.values() if one.resolved_at and one.resolved_at <= now - kept_for]
+    for _, alert_id in sorted(over)[:limit]:
+        tables.remove_alert(tables.alerts[alert_id])
+    return min(len(over), limit)
 
 
 def _merge_rollups(tables: Tables, now: datetime, kept_for: timedelta | None) -> None:

@@ -40,4 +40,4 @@ WITH old AS MATERIALIZED (
     SELECT id FROM {prefix}alerts WHERE resolved_at IS NOT NULL AND resolved_at <= :before::text::timestamptz
     ORDER BY resolved_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}alerts WHERE id = ANY (ARRAY(SELECT id FROM old));
+DELETE FROM {prefix}alerts WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING 1;

@@ -30,7 +30,7 @@ from onward.drivers.postgres.suspects import Suspects
 from onward.drivers.postgres.url import CONNECTIONS, SCHEMA, TIMEOUT, check_schema, write_url
 from onward.drivers.postgres.waker import Waker
 from onward.drivers.postgres.within import BRIDGES, Joined
-from onward.drivers.sql import people, rollups, sweep
+from onward.drivers.sql import people, pruning, rollups, sweep
 from onward.drivers.sql.found import Found
 from onward.drivers.sql.joined import AsyncJoinedWithin
 from onward.drivers.sql.metrics import count_totals
@@ -40,6 +40,7 @@ from onward.drivers.sql.turn import turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
 from onward.inspection import IDLE_FOR, Finding, Retention
 from onward.jobs import Accepted, Job, NewJob
+from onward.pruning import Due, Ended, Look
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
@@ -282,11 +283,16 @@ class PostgresStore(VerbsForPeople):
     def rollups(self, since: datetime) -> list[Rollup]:
         return self._database.read(lambda: rollups.rollups(since))
 
-    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
-        ages = {status.value: age.total_seconds() for status, age in retention.by_status().items()}
+    def finished(self, look: Look) -> list[Ended]:
+        own = self._database.own_clock
+        return self._database.read(lambda: pruning.finished(look, None if own is None else own()), is_spare=True)
+
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
+        return self._database.write(lambda now: pruning.delete_finished(due), is_spare=True)
+
+    def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
         asked = {
             "now": self._database.now_text(),
-            "ages": as_json(ages),
             "merged_after": MERGED_AFTER.total_seconds(),
             "merged_within": MERGED_WITHIN.total_seconds(),
             "rollups_age": None if retention.rollups is None else retention.rollups.total_seconds(),
@@ -295,12 +301,12 @@ class PostgresStore(VerbsForPeople):
             "actions_age": None if retention.actions is None else retention.actions.total_seconds(),
         }
         if not self._database.look(Statement("prunable", asked))[0][0]:
-            return 0
+            return False
         while self._database.write(count_totals, is_spare=True):
             pass  # in transactions of their own, so that none is long
         while self._database.write(lambda now: rollups.merge_rollups(now, retention.rollups, limit), is_spare=True):
             pass
-        return self._database.write(lambda now: people.prune(retention, limit, now), is_spare=True)
+        return self._database.write(lambda now: pruning.tidy(retention, limit, now), is_spare=True)
 
     def examine(self) -> list[Finding]:
         return examine(self._database, self._schema, self._text, self._listen_url)

@@ -733,16 +733,9 @@ DELETE FROM {prefix}history WHERE job_id = ANY (ARRAY(SELECT json_array_elements
 -- == prune ==
 
 -- name: prunable
--- Whether a prune has anything to do: a seek for each final status, one for the keys, the rollups and the actions each, and a look at the
--- breakers and limits, which are few.
-SELECT EXISTS (
-    SELECT FROM json_each_text(:ages::text::json) AS kept (status, seconds) CROSS JOIN LATERAL (
-        SELECT FROM {prefix}jobs AS job
-        WHERE job.status IN ('completed', 'dead_letter', 'cancelled') AND job.status = kept.status
-            AND job.finished_at <= {moment} - kept.seconds::double precision * interval '1 second'
-        LIMIT 1
-    ) AS old
-) OR EXISTS (SELECT FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= {moment})
+-- Whether there is anything to tidy up beside jobs: a seek for the keys, the rollups and the actions each, and a look at the breakers and
+-- limits, which are few.
+SELECT EXISTS (SELECT FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= {moment})
 OR EXISTS (
     SELECT FROM {prefix}rollups
     WHERE minute >= to_char(({moment} - :merged_within::double precision * interval '1 second') AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI')
@@ -768,12 +761,23 @@ OR EXISTS (
         AND greatest(updated_at, spent_until) <= {moment} - :idle_age::double precision * interval '1 second'
 );
 
+-- name: finished
+-- The oldest first, by the index on what is final, with how long ago each finished, in microseconds by the database's clock.
+SELECT job.id, job.type, job.queue, {finished_at}, (extract(epoch FROM {moment} - job.finished_at) * 1000000)::bigint
+FROM {prefix}jobs AS job
+WHERE job.status IN ('completed', 'dead_letter', 'cancelled') AND job.status = :status::text
+    AND job.finished_at >= coalesce(:since::text::timestamptz, '-infinity')
+    AND job.finished_at <= {moment} - :age::double precision * interval '1 second'
+ORDER BY job.finished_at LIMIT :limit::bigint;
+
 -- name: prune
--- The oldest first, by the index on what is final; small batches, so that no transaction is long.
+-- They were read before, so that no transaction is long; one that was retried meanwhile is something else by now. Those that another
+-- pruner deletes are left to it.
 WITH old AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
-    WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status::text AND finished_at <= :before::text::timestamptz
-    ORDER BY finished_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
+    WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status = :status::text
+        AND finished_at <= :upto::text::timestamptz
+    FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id;
 
@@ -783,7 +787,7 @@ WITH over AS MATERIALIZED (
     SELECT owner, type, key FROM {prefix}keys
     WHERE expires_at IS NOT NULL AND expires_at <= :now::text::timestamptz LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}keys WHERE (owner, type, key) IN (SELECT owner, type, key FROM over);
+DELETE FROM {prefix}keys WHERE (owner, type, key) IN (SELECT owner, type, key FROM over) RETURNING 1;
 
 -- name: rollups
 SELECT minute, queue, type, outcome, worker, count, histogram FROM {prefix}rollups WHERE minute >= :since::text;
@@ -815,7 +819,7 @@ RETURNING minute;
 WITH old AS MATERIALIZED (
     SELECT id FROM {prefix}actions WHERE began_at <= :before::text::timestamptz ORDER BY began_at LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}actions WHERE id = ANY (ARRAY(SELECT id FROM old));
+DELETE FROM {prefix}actions WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING 1;
 
 
 -- == queues ==

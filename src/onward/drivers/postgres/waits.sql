@@ -276,7 +276,7 @@ WITH old AS MATERIALIZED (
     WHERE status = 'closed' AND failures = 0 AND retry_at IS NULL AND updated_at <= :before::text::timestamptz
     LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}breakers WHERE key = ANY (ARRAY(SELECT key FROM old));
+DELETE FROM {prefix}breakers WHERE key = ANY (ARRAY(SELECT key FROM old)) RETURNING 1;
 
 -- name: prune_limits
 -- Those of keys that nobody waits for and nobody runs under: the next job of the key brings what code says.
@@ -293,7 +293,7 @@ WITH old AS MATERIALIZED (
         )
     LIMIT :limit::bigint FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}limits WHERE (kind, name) IN (SELECT kind, name FROM old);
+DELETE FROM {prefix}limits WHERE (kind, name) IN (SELECT kind, name FROM old) RETURNING 1;
 
 -- name: shared_keys
 -- What these jobs share with others, for those that share anything.

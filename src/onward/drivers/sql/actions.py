@@ -50,7 +50,8 @@ def _read(row: Row) -> Action | None:
     return None if any(moment is not None and moment.tzinfo is None for moment in instants) else action
 
 
-def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[None]:
-    """Delete at most ``limit`` that began longer ago, the oldest first."""
-    if kept_for is not None:
-        yield Statement("prune_actions", {"before": write_instant(now - kept_for), "limit": limit})
+def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[int]:
+    """Delete at most ``limit`` that began longer ago, the oldest first. Says how many."""
+    if kept_for is None:
+        return 0
+    return len((yield Statement("prune_actions", {"before": write_instant(now - kept_for), "limit": limit})))

@@ -57,10 +57,11 @@ def acknowledge(alert_id: str, actor: str, now: datetime) -> Operation[Alert]:
     return (yield from alert(alert_id))
 
 
-def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[None]:
-    """Delete at most ``limit`` that have been over for longer, the oldest first."""
-    if kept_for is not None:
-        yield Statement("prune_alerts", {"before": write_instant(now - kept_for), "limit": limit})
+def prune(kept_for: timedelta | None, limit: int, now: datetime) -> Operation[int]:
+    """Delete at most ``limit`` that have been over for longer, the oldest first. Says how many."""
+    if kept_for is None:
+        return 0
+    return len((yield Statement("prune_alerts", {"before": write_instant(now - kept_for), "limit": limit})))
 
 
 def read_alerts(rows: Iterable[Row]) -> list[Alert]:

@@ -1,4 +1,4 @@
-"""What a person or a program does to single jobs, as operations: read, list, cancel, retry, run now, delete, prune."""
+"""What a person or a program does to single jobs, as operations: read, list, cancel, retry, run now, delete."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TypeAlias
 
-from onward.drivers.sql import actions, alerts
 from onward.drivers.sql.enqueue import take_key
 from onward.drivers.sql.rows import COLUMNS, read_attempts, read_job, read_jobs, write_instant
 from onward.drivers.sql.settle import settle
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.drivers.sql.waits import Shared, let_go
 from onward.errors import DuplicateJob, IllegalTransition, JobNotFound, LeaseLost
-from onward.inspection import IDLE_FOR, MEANT_FOR, BulkVerb, JobFilter, Retention
+from onward.inspection import MEANT_FOR, BulkVerb, JobFilter
 from onward.jobs import Attempt, Job, NewJob
 from onward.outcome import has_form, storable
 from onward.status import Status, Verb, is_legal, why_not, why_not_deleted
@@ -242,24 +241,3 @@ def settle_one(settlement: Settlement, now: datetime) -> Operation[None]:
 
 def _lost(claim: Claim) -> LeaseLost:
     return LeaseLost(f"the claim {claim.fence} of job {claim.id} is not the newest any more: its lease ran out, or it has ended")
-
-
-def prune(retention: Retention, limit: int, now: datetime) -> Operation[int]:
-    """Delete at most ``limit`` final jobs past their retention, and as many of each of these: keys whose window is over, old records of
-    actions, alerts that are over, and breakers and limits of keys that nobody has needed for ``IDLE_FOR``.
-    """
-    deleted: list[str] = []
-    for status, age in retention.by_status().items():
-        if len(deleted) >= limit:
-            break
-        asked = {"status": status.value, "before": write_instant(now - age), "limit": limit - len(deleted)}
-        deleted += [row[0] for row in (yield Statement("prune", asked))]
-    if deleted:
-        yield Statement("delete_history", {"ids": as_json(deleted)})
-    yield Statement("prune_keys", {"now": write_instant(now), "limit": limit})
-    yield from actions.prune(retention.actions, limit, now)
-    yield from alerts.prune(retention.alerts, limit, now)
-    idle = {"before": write_instant(now - IDLE_FOR), "limit": limit}
-    yield Statement("prune_breakers", idle)
-    yield Statement("prune_limits", idle)
-    return len(deleted)

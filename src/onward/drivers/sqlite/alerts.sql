@@ -34,4 +34,4 @@ WHERE id IN (
 -- Those that are over.
 DELETE FROM {prefix}alerts WHERE id IN (
     SELECT id FROM {prefix}alerts WHERE resolved_at IS NOT NULL AND resolved_at <= :before ORDER BY resolved_at LIMIT :limit
-);
+) RETURNING 1;

@@ -19,7 +19,7 @@ from onward.admission import Constraint
 from onward.clock import Clock
 from onward.driver import AsyncWithin, Capabilities, Within
 from onward.drivers.borrowed import find_bridge
-from onward.drivers.sql import actions, people, periodic, queues, rollups, sweep
+from onward.drivers.sql import actions, people, periodic, pruning, queues, rollups, sweep
 from onward.drivers.sql.act import act
 from onward.drivers.sql.enqueue import enqueue, is_plain
 from onward.drivers.sql.metrics import count_totals
@@ -35,6 +35,7 @@ from onward.drivers.sqlite.courtesy import Courtesy
 from onward.drivers.sqlite.examine import examine
 from onward.drivers.sqlite.file import SQLiteFile
 from onward.drivers.sqlite.file_system import file_system_of
+from onward.drivers.sqlite.free_space import give_back, pages_to_give_back
 from onward.drivers.sqlite.migrate import migration_sql, migrations, version
 from onward.drivers.sqlite.misdated import set_aside_misdated
 from onward.drivers.sqlite.questions import question_sql, questions
@@ -47,6 +48,7 @@ from onward.errors import BreakerOpen, DuplicateJob, InvalidSetting, OnwardError
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
+from onward.pruning import Due, Ended, Look
 from onward.rollups import Rollup, Tally
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -342,12 +344,24 @@ class SQLiteStore(VerbsOfSight):
     def rollups(self, since: datetime) -> list[Rollup]:
         return self._read(lambda: rollups.rollups(since))
 
-    def prune(self, retention: Retention, *, limit: int = 1000) -> int:
+    def finished(self, look: Look) -> list[Ended]:
+        return self._read(lambda: pruning.finished(look, self.clock.now()))
+
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
+        return self._file.write(lambda cursor: run(cursor, self.statements, pruning.delete_finished(due)), relaxed=relaxed)
+
+    def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
         while self._write(lambda: count_totals(self.clock.now())):
             pass  # other writers get between them
         while self._write(lambda: rollups.merge_rollups(self.clock.now(), retention.rollups, limit)):
             pass
-        return self._write(lambda: people.prune(retention, limit, self.clock.now()))
+        return self._write(lambda: pruning.tidy(retention, limit, self.clock.now()))
+
+    def give_back(self) -> bool:
+        pages = self._file.read(pages_to_give_back)
+        if pages:
+            self._file.write(lambda cursor: give_back(cursor, pages), relaxed=True)
+        return pages > 0
 
     def answer(self, question: Question, *, stuck_after: timedelta = STUCK_AFTER) -> Answer:
         return self._file.read(lambda cursor: questions(cursor, self.statements, question, self.clock.now(), stuck_after))

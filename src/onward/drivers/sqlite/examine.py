@@ -7,8 +7,10 @@ import sqlite3
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from onward.drivers.sqlite.file_system import is_network
+from onward.drivers.sqlite.free_space import FreeSpace, free_space
 from onward.drivers.sqlite.migrate import migrations, version
 from onward.inspection import Finding
 
@@ -30,6 +32,7 @@ def examine(cursor: sqlite3.Cursor, statements: Mapping[str, str], path: Path, f
         _schema(cursor, statements, prefix, path),
         _soundness(cursor, path.stat().st_size),
         *_sizes(path),
+        _free(free_space(cursor), path),
         _census(cursor, statements),
         Finding("database", "ok", f"{path} (device {os.stat(path).st_dev}, inode {os.stat(path).st_ino})"),
     ]
@@ -119,6 +122,17 @@ def _sizes(path: Path) -> list[Finding]:
     else:
         findings.append(Finding("log size", "ok", f"{log_size:,} bytes"))
     return findings
+
+
+def _free(found: FreeSpace, path: Path) -> Finding:
+    """What is free is used again, and nobody need do anything; but whoever looks for space is to find it."""
+    size = found.free * found.page_size
+    text = f"{size:,} bytes of the file are free, and new jobs use them"
+    if found.surplus and found.shrinks:
+        text += "; workers give them back, a little at a time"
+    elif found.surplus:
+        text += f"; with every worker stopped, sqlite3 {quote(str(path))} VACUUM gives them back"
+    return Finding("free space", "ok", text)
 
 
 def _census(cursor: sqlite3.Cursor, statements: Mapping[str, str]) -> Finding:

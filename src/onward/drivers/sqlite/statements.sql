@@ -494,20 +494,24 @@ DELETE FROM {prefix}history WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- == prune ==
 
+-- name: finished
+-- The oldest first, by the index on what is final. The last column is Postgres's own.
+SELECT id, type, queue, finished_at, NULL FROM {prefix}jobs
+WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status
+    AND finished_at >= coalesce(:since, '') AND finished_at <= :before
+ORDER BY finished_at LIMIT :limit;
+
 -- name: prune
--- The oldest first, by the index on what is final; small batches, since other writers wait meanwhile.
-DELETE FROM {prefix}jobs WHERE id IN (
-    SELECT id FROM {prefix}jobs
-    WHERE status IN ('completed', 'dead_letter', 'cancelled') AND status = :status AND finished_at <= :before
-    ORDER BY finished_at LIMIT :limit
-)
+-- They were read before, so that a look at what stays keeps no writer waiting; one that was retried meanwhile is something else by now.
+DELETE FROM {prefix}jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = :status AND finished_at <= :upto
 RETURNING id;
 
 -- name: prune_keys
 -- Windows that are over. A key for ever ends in the year 9999.
 DELETE FROM {prefix}keys WHERE (owner, type, key) IN (
     SELECT owner, type, key FROM {prefix}keys WHERE expires_at IS NOT NULL AND expires_at <= :now LIMIT :limit
-);
+) RETURNING 1;
 
 -- name: rollups
 SELECT +minute, +queue, +type, +outcome, +worker, +count, +histogram FROM {prefix}rollups WHERE minute >= :since;
@@ -535,7 +539,8 @@ DELETE FROM {prefix}rollups WHERE (minute, queue, type, outcome, worker) IN (
 RETURNING +minute;
 
 -- name: prune_actions
-DELETE FROM {prefix}actions WHERE id IN (SELECT id FROM {prefix}actions WHERE began_at <= :before ORDER BY began_at LIMIT :limit);
+DELETE FROM {prefix}actions WHERE id IN (SELECT id FROM {prefix}actions WHERE began_at <= :before ORDER BY began_at LIMIT :limit)
+RETURNING 1;
 
 
 -- == the six questions; these run as they stand in any shell, so they take no parameters but {stuck_seconds} ==

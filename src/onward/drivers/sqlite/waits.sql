@@ -250,7 +250,7 @@ SELECT value, (
 DELETE FROM {prefix}breakers WHERE key IN (
     SELECT key FROM {prefix}breakers
     WHERE status = 'closed' AND failures = 0 AND retry_at IS NULL AND updated_at <= :before LIMIT :limit
-);
+) RETURNING 1;
 
 -- name: prune_limits
 -- Those of keys that nobody waits for and nobody runs under: the next job of the key brings what code says.
@@ -265,7 +265,7 @@ DELETE FROM {prefix}limits WHERE (kind, name) IN (
             SELECT 1 FROM {prefix}jobs WHERE concurrency_key IS NOT NULL AND status = 'in_progress' AND concurrency_key = limits.name
         )
     LIMIT :limit
-);
+) RETURNING 1;
 
 -- name: shared_keys
 -- What these jobs share with others, for those that share anything.

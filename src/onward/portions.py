@@ -13,13 +13,13 @@ REST = 2
 LONGEST_REST = 0.05
 
 
-def portion_behind(count: int, took: float, hold: float, most: int = MOST) -> int:
+def portion_behind(count: int, took: float, hold: float, most: int = MOST, fewest: int = FEWEST) -> int:
     """How many to take at once, so that it takes ``hold`` seconds, behind a commit of so many that took so long.
 
     It grows by half at most, and shrinks at once.
     """
     fitting = int(count * hold / took) if took > 0 else most
-    return max(min(fitting, count + count // 2, most), FEWEST)
+    return max(min(fitting, count + count // 2, most), fewest)
 
 
 def rest_behind(took: float) -> float:

@@ -48,6 +48,14 @@ class Due(Struct, frozen=True):
     ids: tuple[str, ...]
 
 
+class Gone(Struct, frozen=True):
+    """What became of them."""
+
+    count: int = 0
+    held: float = 0.0
+    """Seconds for which others had to wait; what was waited for others does not count."""
+
+
 class Keeping:
     """How long each finished job is kept, by its status, its type and its queue.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from onward.inspection import Retention
-from onward.pruning import Due, Ended, Keeping, Look, Walk
+from onward.pruning import Due, Ended, Gone, Keeping, Look, Walk
 
 
 class TidyVerbs(ABC):
@@ -16,8 +16,8 @@ class TidyVerbs(ABC):
         """Read finished jobs, the oldest first. Keeps nobody waiting."""
 
     @abstractmethod
-    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
-        """Delete those of these jobs that still are what was read, and that nobody holds, with their history. Says how many.
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
+        """Delete those of these jobs that still are what was read, and that nobody holds, with their history.
 
         Keys of a window or for ever outlive the job. ``relaxed`` need not wait for the disk: after a power cut they may be there again.
         """
@@ -45,7 +45,7 @@ class TidyVerbs(ABC):
         while (look := walk.look) is not None and deleted < limit:
             rows = self.finished(look)
             due = walk.due(rows)
-            gone = 0 if due is None else self.delete_finished(Due(due.status, due.upto, due.ids[: limit - deleted]))
+            gone = 0 if due is None else self.delete_finished(Due(due.status, due.upto, due.ids[: limit - deleted])).count
             walk.move(rows, gone)
             deleted += gone
         return deleted

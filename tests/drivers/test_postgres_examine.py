@@ -19,6 +19,7 @@ from psycopg import pq, sql
 
 from onward.clock import FakeClock, SystemClock
 from onward.drivers import connect
+from onward.drivers.postgres import upkeep
 from onward.drivers.postgres.connections import Connections
 from onward.drivers.postgres.database import Database
 from onward.drivers.postgres.examine import asking, clock, release
@@ -826,3 +827,41 @@ def test_an_index_that_is_much_larger_than_its_entries_is_named(url: str, tables
     assert re.search(r"jobs_claim takes \d+\.\d MB for 1 entries", found.text), found
     tables.run("REINDEX INDEX CONCURRENTLY {prefix}jobs_claim")
     assert named(examined(url), "index size").level == "ok"
+
+
+def test_indexes_that_are_too_large_only_together_are_named(url: str, tables: PostgresTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may be small, and there are a dozen."""
+    monkeypatch.setattr(upkeep, "LARGE_INDEXES", 512 * 1024)
+    fill_history(tables)
+    assert named(examined(url), "index size").level == "ok"
+    tables.run("DELETE FROM {prefix}history WHERE job_id <> '1'")
+    tables.run("VACUUM (ANALYZE, TRUNCATE off) {prefix}history")
+    found = named(examined(url), "index size")
+    assert found.level == "warning"
+    assert re.search(r"^all indexes take \d\.\d MB for \d entries, more than 3 times what they need", found.text), found
+    tables.run('REINDEX SCHEMA CONCURRENTLY "onward"')
+    found = named(examined(url), "index size")
+    assert (found.level, "MB in all" in found.text) == ("ok", True), found
+
+
+def test_a_table_that_is_much_larger_than_its_rows_is_named(url: str, tables: PostgresTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks for space is to find it."""
+    monkeypatch.setattr(upkeep, "LARGE_TABLE", 256 * 1024)
+    fill_history(tables)
+    assert named(examined(url), "table size").level == "ok"
+    tables.run("DELETE FROM {prefix}history WHERE job_id NOT IN ('1', '5000')")
+    tables.run("VACUUM (ANALYZE, TRUNCATE off) {prefix}history")
+    found = named(examined(url), "table size")
+    assert found.level == "warning"
+    assert re.search(r'^"onward".history takes \d\.\d MB, and its 2 rows need 0\.0 MB', found.text), found
+    tables.run(found.text.partition("; ")[2].partition(" gives")[0])
+    assert named(examined(url), "table size").level == "ok"
+
+
+def fill_history(tables: PostgresTables) -> None:
+    tables.run("ALTER TABLE {prefix}history SET (autovacuum_enabled = off)")
+    tables.run(
+        "INSERT INTO {prefix}history (job_id, fence, attempt, outcome, finished_at) "
+        "SELECT number::text, 1, 1, 'failed', now() FROM generate_series(1, 10000) AS number"
+    )
+    tables.run("VACUUM ANALYZE {prefix}history")

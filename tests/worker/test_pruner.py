@@ -18,11 +18,11 @@ from onward.errors import InvalidDefinition, StoreBusy
 from onward.inspection import JobFilter
 from onward.jobs import NewJob
 from onward.outcome import Completed
-from onward.portions import FEWEST, HOLD, HOLD_OF_ONE_WRITER, LONGEST_REST, REST
-from onward.pruning import PAGE, Due, Keeping
+from onward.portions import HOLD, HOLD_OF_ONE_WRITER, LONGEST_REST, REST
+from onward.pruning import PAGE, Due, Gone, Keeping
 from onward.testing.conformance.steps import claim, settle
 from onward.testing.factories import make_new_job
-from onward.worker.pruner import LOOK_AGAIN_AFTER, Pruner
+from onward.worker.pruner import FEWEST_GONE, LOOK_AGAIN_AFTER, Pruner
 
 INTERVAL = 600.0
 DAY = timedelta(days=1)
@@ -45,7 +45,7 @@ class SlowStore(MemoryStore):
     def __init__(self, watch: Watch, clock: FakeClock) -> None:
         super().__init__(clock=clock)
         self.watch = watch
-        self.a_job_takes = 2.0**-13
+        self.a_job_takes = 2.0**-15
         self.portions: list[int] = []
         self.looks = 0
         self.is_busy = False
@@ -54,13 +54,12 @@ class SlowStore(MemoryStore):
         self.looks += 1
         return super().finished(look)
 
-    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
         if self.is_busy:
             raise StoreBusy("somebody holds the lock")
         assert relaxed, "nobody is told that they are gone, so nobody need wait for the disk"
-        self.watch.now += self.a_job_takes * len(due.ids)
         self.portions.append(len(due.ids))
-        return super().delete_finished(due)
+        return Gone(super().delete_finished(due).count, self.a_job_takes * len(due.ids))
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ def pruner(store: SlowStore, retention: Retention = SHORT) -> Pruner:
 
 def one_round(of: Pruner) -> list[float]:
     """The pauses until the round is over."""
-    pauses = []
+    pauses: list[float] = []
     while not pauses or pauses[-1] != INTERVAL:
         pauses.append(of.tick())
     return pauses
@@ -93,12 +92,12 @@ def one_round(of: Pruner) -> list[float]:
 
 def test_a_round_deletes_all_that_is_due_in_portions_that_take_a_moment(store: SlowStore, clock: FakeClock) -> None:
     """The first is small, and they grow until they take as long as others may wait; behind each, the store is theirs for twice as long."""
-    finish(store, *(make_new_job() for _ in range(500)))
+    finish(store, *(make_new_job() for _ in range(900)))
     clock.advance(3600)
     pauses = one_round(pruner(store))
     assert store.count(JobFilter()) == 0
-    assert store.portions[0] == FEWEST
-    assert sum(store.portions) == 500
+    assert store.portions[0] == FEWEST_GONE
+    assert sum(store.portions) == 900
     assert max(store.portions) == int(HOLD / store.a_job_takes)
     assert max(pauses[:-1]) == pytest.approx(REST * max(store.portions) * store.a_job_takes)
     assert pauses.count(INTERVAL) == 1
@@ -109,8 +108,8 @@ def test_where_one_writer_keeps_all_others_waiting_the_portions_are_smaller(
 ) -> None:
     """Workers wait for it twice for each job."""
     monkeypatch.setattr(type(store), "capabilities", msgspec.structs.replace(store.capabilities, has_one_writer=True))
-    store.a_job_takes = 2.0**-16
-    finish(store, *(make_new_job() for _ in range(500)))
+    store.a_job_takes = 2.0**-18
+    finish(store, *(make_new_job() for _ in range(900)))
     clock.advance(3600)
     one_round(pruner(store))
     assert max(store.portions) == int(HOLD_OF_ONE_WRITER / store.a_job_takes)
@@ -118,10 +117,10 @@ def test_where_one_writer_keeps_all_others_waiting_the_portions_are_smaller(
 
 def test_a_slow_disk_gets_the_fewest_and_the_rest_is_bounded(store: SlowStore, clock: FakeClock) -> None:
     store.a_job_takes = 1.0
-    finish(store, *(make_new_job() for _ in range(20)))
+    finish(store, *(make_new_job() for _ in range(4 * FEWEST_GONE)))
     clock.advance(3600)
     pauses = one_round(pruner(store))
-    assert store.portions == [FEWEST] * 4
+    assert store.portions == [FEWEST_GONE] * 4
     assert max(pauses[:-1]) == LONGEST_REST
 
 
@@ -166,7 +165,7 @@ def test_a_pruner_leaves_to_another_what_that_one_is_at(store: SlowStore, clock:
     one_round(first)
     store.portions.clear()
     one_round(second)
-    assert store.portions == [FEWEST]
+    assert store.portions == [FEWEST_GONE]
 
 
 def test_more_than_fits_into_one_commit_is_tidied_up_within_one_round(store: SlowStore, clock: FakeClock) -> None:

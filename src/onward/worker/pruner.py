@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from onward.driver import Store
-from onward.portions import FEWEST, HOLD, HOLD_OF_ONE_WRITER, MOST, portion_behind, rest_behind
+from onward.portions import HOLD, HOLD_OF_ONE_WRITER, MOST, portion_behind, rest_behind
 from onward.pruning import PAGE, Due, Keeping, Walk
 
+FEWEST_GONE = 50
+"""Jobs in one commit, however busy the machine: on SQLite a commit takes 0.13 ms, and each of them 0.006 ms."""
 LOOK_AGAIN_AFTER = 24 * 60 * 60.0
 """Seconds after which a round begins at the oldest again: what somebody held when it was due was passed."""
 
@@ -26,8 +28,7 @@ class Pruner:
         self._monotonic = monotonic
         self._began_anew = monotonic()
         self._hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
-        self._at_once = FEWEST
-        self._took = 0.0
+        self._at_once = FEWEST_GONE
         self._ticks = self._round()
 
     def tick(self) -> float:
@@ -55,10 +56,11 @@ class Pruner:
                 yield rest_behind(self._monotonic() - began)
             gone = 0
             for portion in () if due is None else self._portions(due):
-                deleted = self._delete(portion)
-                gone += deleted
-                yield rest_behind(self._took)
-                if not deleted:
+                deleted = self._store.delete_finished(portion, relaxed=True)
+                gone += deleted.count
+                self._at_once = portion_behind(len(portion.ids), deleted.held, self._hold, PAGE, FEWEST_GONE)
+                yield rest_behind(deleted.held)
+                if not deleted.count:
                     break  # another worker is at these just now
             self._walk.move(rows, gone)
         while self._store.give_back():
@@ -79,10 +81,3 @@ class Pruner:
         while ids:
             portion, ids = ids[: self._at_once], ids[self._at_once :]
             yield Due(due.status, due.upto, portion)
-
-    def _delete(self, portion: Due) -> int:
-        began = self._monotonic()
-        deleted = self._store.delete_finished(portion, relaxed=True)
-        self._took = self._monotonic() - began
-        self._at_once = portion_behind(len(portion.ids), self._took, self._hold, PAGE)
-        return deleted

@@ -29,7 +29,7 @@ from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, Job
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
 from onward.outcome import storable
-from onward.pruning import Due, Ended, Look
+from onward.pruning import Due, Ended, Gone, Look
 from onward.rollups import Rollup, Tally, minute_of
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn, check_settlements
@@ -356,9 +356,9 @@ class MemoryStore(VerbsOfSight):
         with self._reading() as tables:
             return sweep.finished(tables, look, self.clock.now())
 
-    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
         with self._writing() as tables:
-            return sweep.delete_finished(tables, due)
+            return Gone(sweep.delete_finished(tables, due))
 
     def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
         with self._writing() as tables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -40,7 +41,7 @@ from onward.drivers.sql.turn import turn
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
 from onward.inspection import IDLE_FOR, Finding, Retention
 from onward.jobs import Accepted, Job, NewJob
-from onward.pruning import Due, Ended, Look
+from onward.pruning import Due, Ended, Gone, Look
 from onward.rollups import MERGED_AFTER, MERGED_WITHIN, Rollup, Tally
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
 
@@ -287,8 +288,10 @@ class PostgresStore(VerbsForPeople):
         own = self._database.own_clock
         return self._database.read(lambda: pruning.finished(look, None if own is None else own()), is_spare=True)
 
-    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
-        return self._database.write(lambda now: pruning.delete_finished(due), is_spare=True)
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
+        began = time.monotonic()
+        count = self._database.write(lambda now: pruning.delete_finished(due), is_spare=True)
+        return Gone(count, time.monotonic() - began)
 
     def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
         asked = {

@@ -14,7 +14,7 @@ from onward.drivers.postgres.drift import drift
 from onward.drivers.postgres.route import notifications, pooler
 from onward.drivers.postgres.schema import Schema
 from onward.drivers.postgres.statement_text import StatementText
-from onward.drivers.postgres.upkeep import Ask, Row, dead_rows, index_sizes, notification_queue, old_transactions, vacuum
+from onward.drivers.postgres.upkeep import Ask, Row, dead_rows, index_sizes, notification_queue, old_transactions, table_sizes, vacuum
 from onward.drivers.postgres.vendor_errors import is_connection_lost
 from onward.drivers.sql.rows import read_instant
 from onward.drivers.sql.statements import Statement, as_json
@@ -54,6 +54,7 @@ def examine(database: Database, schema: Schema, text: StatementText, listen_url:
         "vacuum": lambda: vacuum(ask, schema.name),
         "old transactions": lambda: old_transactions(ask, sees_everybody=server["sees_everybody"]),
         "dead rows": lambda: dead_rows(ask, schema.name),
+        "table size": lambda: table_sizes(ask, schema.name),
         "indexes": lambda: index_sizes(ask, schema.name),
         "clock": lambda: clock(database, text),
         "blocked types": lambda: blocked_types(ask),

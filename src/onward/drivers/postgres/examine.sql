@@ -29,6 +29,7 @@ SELECT
         - coalesce(current_setting('reserved_connections', true)::bigint, 0) AS allowed;
 
 -- name: examine_tables
+-- row_bytes is what a row takes in its pages by the last ANALYZE, with its header and the room that is left for new versions.
 SELECT class.relname::text AS name, class.relpersistence = 'u' AS is_unlogged, row_security_active(class.oid) AS hides_rows,
     ARRAY(
         SELECT needed
@@ -40,7 +41,14 @@ SELECT class.relname::text AS name, class.relpersistence = 'u' AS is_unlogged, r
     ) AS is_never_vacuumed,
     coalesce(stats.n_live_tup, 0) AS live, coalesce(stats.n_dead_tup, 0) AS dead,
     extract(epoch FROM statement_timestamp() - greatest(stats.last_autovacuum, stats.last_vacuum))::bigint AS vacuumed_seconds_ago,
-    pg_table_size(class.oid) AS bytes, pg_indexes_size(class.oid) AS index_bytes
+    pg_table_size(class.oid) AS bytes, pg_indexes_size(class.oid) AS index_bytes, pg_relation_size(class.oid) AS page_bytes,
+    (
+        SELECT (sum(avg_width * (1 - null_frac)) + 32) * 100.0 / coalesce(
+            (SELECT option_value::integer FROM pg_options_to_table(class.reloptions) WHERE option_name = 'fillfactor'), 100
+        )
+        FROM pg_catalog.pg_stats AS columns
+        WHERE columns.schemaname = class.relnamespace::regnamespace::text AND columns.tablename = class.relname
+    )::bigint AS row_bytes
 FROM pg_catalog.pg_class AS class LEFT JOIN pg_catalog.pg_stat_all_tables AS stats ON stats.relid = class.oid
 WHERE class.relkind IN ('r', 'p')
     AND class.relnamespace = (SELECT jobs.relnamespace FROM pg_catalog.pg_class AS jobs WHERE jobs.oid = '{prefix}jobs'::regclass)

@@ -21,6 +21,10 @@ MANY_DEAD = 100_000
 LARGE_INDEX = 8 * 1024 * 1024
 BYTES_AN_ENTRY = 500
 """An entry of the largest index takes about 100 bytes, and twice as many after splits."""
+LARGE_INDEXES = 64 * 1024 * 1024
+BYTES_AN_ENTRY_OF_ALL = 300
+LARGE_TABLE = 256 * 1024 * 1024
+TIMES_TOO_LARGE = 3
 FULL_QUEUE = 0.1
 SLOWER = "dead rows cannot be cleaned away, and claims become slower and slower"
 
@@ -92,10 +96,29 @@ def dead_rows(ask: Ask, schema: str) -> Iterator[Finding]:
     yield Finding("sizes", "ok", f"{sizes or 'nothing'} of indexes; {dead:,} dead rows in all")
 
 
+def table_sizes(ask: Ask, schema: str) -> Iterator[Finding]:
+    """A table becomes smaller only where its last pages happen to be empty."""
+    is_small = True
+    for table in ask(Statement("examine_tables")):
+        size, needed = table["page_bytes"], table["live"] * (table["row_bytes"] or 0)
+        if table["row_bytes"] is not None and size > LARGE_TABLE and size > TIMES_TOO_LARGE * needed:
+            is_small = False
+            name = f'"{schema}".{table["name"]}'
+            yield Finding(
+                "table size",
+                "warning",
+                f"{name} takes {_megabytes(size)}, and its {table['live']:,} rows need {_megabytes(needed)}: new rows use the rest; "
+                f"VACUUM FULL {name} gives it back, and keeps everybody out meanwhile",
+            )
+    if is_small:
+        yield Finding("table size", "ok", "none is much larger than its rows")
+
+
 def index_sizes(ask: Ask, schema: str) -> Iterator[Finding]:
     """An index never becomes smaller by itself."""
     is_small = True
-    for index in ask(Statement("examine_indexes")):
+    indexes = ask(Statement("examine_indexes"))
+    for index in indexes:
         if index["entries"] >= 0 and index["bytes"] > LARGE_INDEX and index["bytes"] > BYTES_AN_ENTRY * index["entries"]:
             is_small = False
             yield Finding(
@@ -104,8 +127,19 @@ def index_sizes(ask: Ask, schema: str) -> Iterator[Finding]:
                 f"{index['name']} takes {_megabytes(index['bytes'])} for {index['entries']:,} entries: "
                 f'REINDEX INDEX CONCURRENTLY "{schema}".{index["name"]} gives the rest back',
             )
+    known = [index for index in indexes if index["entries"] >= 0]
+    size, entries = sum(index["bytes"] for index in known), sum(index["entries"] for index in known)
+    if is_small and size > LARGE_INDEXES and size > BYTES_AN_ENTRY_OF_ALL * entries:
+        is_small = False
+        yield Finding(
+            "index size",
+            "warning",
+            f"all indexes take {_megabytes(size)} for {entries:,} entries, more than {TIMES_TOO_LARGE} times what they need: "
+            f'REINDEX SCHEMA CONCURRENTLY "{schema}" gives the rest back',
+        )
     if is_small:
-        yield Finding("index size", "ok", "none is much larger than its entries")
+        all_of_them = sum(index["bytes"] for index in indexes)
+        yield Finding("index size", "ok", f"none is much larger than its entries; {_megabytes(all_of_them)} in all")
 
 
 def notification_queue(ask: Ask) -> Iterator[Finding]:

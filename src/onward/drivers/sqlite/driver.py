@@ -48,7 +48,7 @@ from onward.errors import BreakerOpen, DuplicateJob, InvalidSetting, OnwardError
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
 from onward.moments import PeriodicChange, PeriodicLook, PeriodicWritten
-from onward.pruning import Due, Ended, Look
+from onward.pruning import Due, Ended, Gone, Look
 from onward.rollups import Rollup, Tally
 from onward.status import Status
 from onward.turn import Demand, Extended, Extension, Settlement, Swept, Turn
@@ -347,8 +347,12 @@ class SQLiteStore(VerbsOfSight):
     def finished(self, look: Look) -> list[Ended]:
         return self._read(lambda: pruning.finished(look, self.clock.now()))
 
-    def delete_finished(self, due: Due, *, relaxed: bool = False) -> int:
-        return self._file.write(lambda cursor: run(cursor, self.statements, pruning.delete_finished(due)), relaxed=relaxed)
+    def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
+        began, count = self._file.write(lambda cursor: (time.monotonic(), self._delete(cursor, due)), relaxed=relaxed)
+        return Gone(count, time.monotonic() - began)
+
+    def _delete(self, cursor: sqlite3.Cursor, due: Due) -> int:
+        return run(cursor, self.statements, pruning.delete_finished(due))
 
     def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:
         while self._write(lambda: count_totals(self.clock.now())):

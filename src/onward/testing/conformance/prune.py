@@ -164,8 +164,8 @@ class TestPrune:
             if name == "again":
                 settle(store, claim_one(store), DeadLettered("no"))
         ids = (*(one.id for one in taken.values()), make_new_job().id)
-        assert store.delete_finished(Due(Status.COMPLETED, upto, ids)) == 0
-        assert store.delete_finished(Due(Status.DEAD_LETTER, upto, ids), relaxed=True) == 2
+        assert store.delete_finished(Due(Status.COMPLETED, upto, ids)).count == 0
+        assert store.delete_finished(Due(Status.DEAD_LETTER, upto, ids), relaxed=True).count == 2
         assert {job.id for job in store.find(JobFilter())} == {taken["again"].id, taken["live"].id}
         assert [len(store.history(one.id)) > 0 for one in taken.values()] == [False, True, True, False]
 

@@ -10,12 +10,15 @@ from benchmarks.places import Place
 from benchmarks.processes import run_role
 
 _LONG_AGO = "'2025-06-01T00:00:00.000000Z'"
+# A hundred in each second, in words that both databases know.
+_SPREAD = "('2025-06-01T' || (10 + i / 250000 % 14) || ':' || (10 + i / 5000 % 50) || ':' || (10 + i / 100 % 50) || '.000000Z')"
 KINDS: dict[str, dict[str, str]] = {
     "future": {"scheduled_at": "'2099-01-01T00:00:00.000000Z'"},
     "finished": {"status": "'completed'", "finished_at": _LONG_AGO},
     "unknown": {"type": "'unknown'", "blocked_by": "'type'"},
     "limited": {"blocked_by": "'limit'", "concurrency_key": "'key' || (i % 1000)"},
     "waiting": {"priority": "0"},
+    "due": {"status": "'completed'", "finished_at": _SPREAD},
 }
 """Rows of a type that no worker knows are blocked: the first claims have moved them aside. So are those that wait for a limit."""
 _USUAL = {

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from benchmarks import bulk_cancel, depth, endurance, measures
+from benchmarks import bulk_cancel, depth, endurance, measures, pruning
 from benchmarks.measures import Measure
 
 STORES = ("sqlite", "postgres")
@@ -47,6 +47,7 @@ def lines(store: str, scale: float = 1.0) -> Iterator[Line]:
     yield from _drains(store, scale)
     yield from _waits(store, seconds, scale)
     yield from _bulk_cancels(store, scale)
+    yield from _prunes(store, scale)
     yield from _logs(store, scale)
     yield from _depths(store, seconds, scale)
     yield from _others(store, scale)
@@ -137,6 +138,25 @@ def _bulk_cancels(store: str, scale: float) -> Iterator[Line]:
             figure="p95_ms",
             most=1.5,
         )
+
+
+def _prunes(store: str, scale: float) -> Iterator[Line]:
+    rows, claims = int(1_000_000 * scale), max(int(1_000 * scale), 20)
+    yield Line(
+        name=f"claims beside a prune of {rows:,}",
+        store=store,
+        onward=Side("onward", partial(pruning.claims_beside_a_prune, rows=rows, claims=claims)),
+        against=Side("onward", partial(pruning.claims_without_it, rows=rows, claims=claims)),
+        figure="p95_us",
+        most=1.5,
+        limits={"log_mb": 64.0} if store == "sqlite" else {},
+    )
+    yield Line(
+        name=f"whole prune of {rows:,}",
+        store=store,
+        onward=Side("onward", partial(pruning.whole_prune, rows=rows)),
+        limits={"left": 0.0} | ({"log_mb": 64.0} if store == "sqlite" else {}),
+    )
 
 
 def _logs(store: str, scale: float) -> Iterator[Line]:

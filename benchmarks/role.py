@@ -31,7 +31,7 @@ BEGINS = "begins"
 """A line of its own before the figures, by which another process hears that a role is warm."""
 ROLES = (
     *("one", "producer", "threads", "awaiting", "bulk", "tables", "fill", "ping"),
-    *("claims", "sweeps", "looks", "cancel", "worker"),
+    *("claims", "sweeps", "looks", "cancel", "prune", "worker"),
 )
 CLAIMER = "benchmark:1:claims"
 """In whose name jobs are claimed that nobody runs."""
@@ -271,6 +271,29 @@ class OnwardSender(Sender):
         rest = self._app.bulk("cancel", queue=ASIDE)
         took, done = time.perf_counter() - began, first.done + rest.done
         return {"rate": done / took, "matched": first.matched, "done": done, "recorded": sum(one.done for one in self._app.actions())}
+
+    def prune(self, given: argparse.Namespace) -> dict[str, float]:
+        """One round, as a worker's. ``p95_us`` is of how long others have to wait for a portion."""
+        from onward.pruning import Due, Gone, Keeping
+        from onward.worker.pruner import Pruner
+
+        store, portions = self._app.store, []
+        delete = store.delete_finished
+
+        def noted(due: Due, *, relaxed: bool = False) -> Gone:
+            portions.append(delete(due, relaxed=relaxed))
+            return portions[-1]
+
+        store.delete_finished = noted  # type: ignore[method-assign]
+        interval = float("inf")
+        pruner = Pruner(store, Keeping(self._app.retention), interval=interval)
+        print(BEGINS, flush=True)
+        began = time.perf_counter()
+        while (pause := pruner.tick()) != interval:
+            time.sleep(pause)
+        took = time.perf_counter() - began
+        held = quantiles([one.held for one in portions] or [0.0], took)
+        return held | {"rate": sum(one.count for one in portions) / took, "portions": float(len(portions))}
 
     def claims(self, given: argparse.Namespace) -> dict[str, float]:
         """Ten jobs at a time, as a worker with ten free slots takes them."""

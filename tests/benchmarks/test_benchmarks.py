@@ -68,6 +68,12 @@ def test_a_bulk_cancel_ends_all_that_it_was_meant_for_beside_a_worker(tmp_path: 
     assert result["onward"]["cancel_rate"] > 0
 
 
+def test_a_prune_is_measured_to_its_end(tmp_path: Path) -> None:
+    result = measure(tmp_path, "whole prune of 10,000")
+    assert result["onward"]["left"] == 0
+    assert result["onward"]["rate"] > 0
+
+
 def test_claims_are_measured_while_there_is_something_to_claim(tmp_path: Path) -> None:
     result = measure(tmp_path, "depth, claims among many")
     assert result["onward"]["claimed"] == result["against"]["claimed"] == 1_000

@@ -194,6 +194,22 @@ def test_a_prune_deletes_no_more_than_it_was_told(store: SQLiteStore) -> None:
     assert store.count(JobFilter()) == 750
 
 
+def test_a_look_at_finished_jobs_begins_where_the_last_one_ended(store: SQLiteStore) -> None:
+    """A million kept rows in front are not read: SQLite counts the steps of what it runs."""
+    seed(store, "00000", many=2000, status="completed", finished_at="2025-06-01T00:00:00.000000Z")
+    seed(store, "10000", many=5, status="completed", finished_at="2025-06-02T00:00:00.000000Z")
+    steps = []
+    with closing(sqlite3.connect(store.path)) as connection:
+        for since in (None, "2025-06-02T00:00:00.000000Z"):
+            taken: list[None] = []
+            connection.set_progress_handler(lambda: taken.append(None), 10)  # noqa: B023 - used at once
+            asked = {"status": "completed", "since": since, "before": "2026-01-01T00:00:00.000000Z", "limit": 10_000}
+            rows = connection.execute(store.statements["finished"], asked).fetchall()
+            steps.append((len(rows), len(taken)))
+    assert [found for found, _ in steps] == [2005, 5]
+    assert steps[1][1] * 50 < steps[0][1]
+
+
 def test_only_what_waits_for_its_type_is_unblocked(store: SQLiteStore) -> None:
     """A row that waits for something else is nobody's to free who knows its type."""
     (asked,) = store.enqueue([make_new_job("work")])

@@ -290,7 +290,7 @@ class PostgresStore(VerbsForPeople):
 
     def delete_finished(self, due: Due, *, relaxed: bool = False) -> Gone:
         began = time.monotonic()
-        count = self._database.write(lambda now: pruning.delete_finished(due), is_spare=True)
+        count = self._database.write(lambda now: pruning.delete_finished(due, relaxed=relaxed), is_spare=True)
         return Gone(count, time.monotonic() - began)
 
     def tidy(self, retention: Retention, *, limit: int = 1000) -> bool:

@@ -772,14 +772,18 @@ ORDER BY job.finished_at LIMIT :limit::bigint;
 
 -- name: prune
 -- They were read before, so that no transaction is long; one that was retried meanwhile is something else by now. Those that another
--- pruner deletes are left to it.
-WITH old AS MATERIALIZED (
+-- pruner deletes are left to it. What is deleted once more after a crash needs no wait for the disk.
+WITH durability AS MATERIALIZED (
+    SELECT set_config(
+        'synchronous_commit', CASE WHEN :relaxed::boolean THEN 'off' ELSE current_setting('synchronous_commit') END, true
+    ) AS level
+), old AS MATERIALIZED (
     SELECT id FROM {prefix}jobs
     WHERE id = ANY (ARRAY(SELECT json_array_elements_text(:ids::text::json))) AND status = :status::text
         AND finished_at <= :upto::text::timestamptz
     FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id;
+DELETE FROM {prefix}jobs WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id, (SELECT level FROM durability);
 
 -- name: prune_keys
 -- Windows that are over. A key for ever ends in the year 9999.

@@ -150,6 +150,8 @@ class Walk:
                 past = now - lane[1] - MARGIN
                 self._since[lane] = past if since is None else max(since, past)
             self._left.pop(0)
+            if not rows and since is None:  # where none is as old as this, none is older
+                self._left = [one for one in self._left if one[0] is not lane[0]]
             self._limit = PAGE
             return
         last = rows[-1].finished_at

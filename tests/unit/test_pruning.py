@@ -138,10 +138,21 @@ def walk() -> Walk:
 
 def test_each_age_is_walked_and_then_the_round_is_over(walk: Walk) -> None:
     assert walk.look == Look(COMPLETED, HOUR)
-    walk.move([], 0)
+    walk.move(rows(1), 0)
     assert walk.look == Look(COMPLETED, DAY)
     walk.move([], 0)
     assert walk.look is None
+
+
+def test_where_none_is_old_enough_no_older_one_is_asked_for(walk: Walk) -> None:
+    """An idle worker asks once for each status. Behind a place where it was before, there may be older ones."""
+    walk.move([], 0)
+    assert walk.look is None
+    walk.begin()
+    walk.move(rows(1), 0)
+    walk.begin()
+    walk.move([], 0)
+    assert walk.look == Look(COMPLETED, DAY)
 
 
 def test_nothing_is_asked_where_everything_is_kept() -> None:

@@ -120,12 +120,12 @@ class Driver(ABC):
     def wait(self, timeout: timedelta) -> bool:
         """Block until a job may have become claimable, ``wake`` is called, or the time is over. True unless it timed out.
 
-        May return True for nothing. Only a worker's one claiming thread calls it.
+        May return True for nothing. Only a worker's one claiming thread calls it; several workers may share a store, and each is woken.
         """
 
     @abstractmethod
     def wake(self) -> None:
-        """End ``wait`` in this process; when nobody waits, the next one. Safe from any thread and from a signal handler."""
+        """End each ``wait`` in this process, of a worker that does not wait the next one. Safe from any thread and a signal handler."""
 
     @property
     def wakes_surely(self) -> bool:

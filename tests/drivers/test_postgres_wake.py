@@ -246,14 +246,24 @@ def test_an_enqueue_through_another_store_wakes_one_that_serves_its_queue(emptie
     conninfo, options = read_url(emptied_postgres("postgres"))
     enqueuing, working, elsewhere = (PostgresStore(conninfo, clock=SystemClock(), migrate=True, **options) for _ in range(3))
     with closing(enqueuing), closing(working), closing(elsewhere):
-        for store, queue in ((working, "mail"), (elsewhere, "sms")):
+        answers: list[bool] = []
+        is_ready = threading.Event()
+
+        def listen(store: PostgresStore, queue: str) -> None:
             store.turn(demand=demand(queues=(queue,)))
-            until(lambda store=store: store.wakes_surely, lambda store=store: store.wait(timedelta(milliseconds=20)))  # type: ignore[misc]
+            until(lambda: store.wakes_surely, lambda: store.wait(timedelta(milliseconds=20)))
             while store.wait(timedelta(0)):
                 pass
-        answers: list[bool] = []
-        thread = threading.Thread(target=lambda: answers.append(working.wait(timedelta(hours=1))), daemon=True)
+
+        def work() -> None:
+            listen(working, "mail")
+            is_ready.set()
+            answers.append(working.wait(timedelta(hours=1)))
+
+        listen(elsewhere, "sms")
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
+        is_ready.wait(PATIENCE)
         until_it_waits(thread)
         enqueue(enqueuing, queue="mail")
         thread.join(PATIENCE)

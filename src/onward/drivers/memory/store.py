@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from queue import Empty, SimpleQueue
 from threading import Condition, get_ident
 from typing import Any
 
@@ -24,6 +23,8 @@ from onward.drivers.memory.settle import holds, settle_all
 from onward.drivers.memory.sight import VerbsOfSight
 from onward.drivers.memory.tables import Tables
 from onward.drivers.memory.transaction import AsyncMemoryWithin, MemoryTransaction, join
+from onward.drivers.memory.waker import Waker
+from onward.drivers.wakers import Wakers
 from onward.errors import OnwardError, StoreBusy, TransactionOpen
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
@@ -53,7 +54,7 @@ class MemoryStore(VerbsOfSight):
         self._transaction: MemoryTransaction | None = None
         self._busy_after = busy_after.total_seconds()
         # A SimpleQueue: its put may interrupt a put or get of the same thread, as a signal handler that calls wake does.
-        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._waker = Wakers(Waker)
 
     # -- for tests ---------------------------------------------------------------------------------------------------
 
@@ -95,6 +96,8 @@ class MemoryStore(VerbsOfSight):
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         check_settlements(settlements)
+        if demand is not None:
+            self._waker.mine()
         with self._writing() as tables:
             now = self.clock.now()
             settled, lost = settle_all(tables, settlements, now)
@@ -134,15 +137,10 @@ class MemoryStore(VerbsOfSight):
         return Extended(frozenset(lost), frozenset(cancel_requested))
 
     def wait(self, timeout: timedelta) -> bool:
-        try:
-            self._wakes.get(timeout=timeout.total_seconds())
-        except Empty:
-            return False
-        return True
+        return self._waker.mine().wait(timeout)
 
     def wake(self) -> None:
-        if self._wakes.empty():
-            self._wakes.put(None)
+        self._waker.wake()
 
     # -- transactions ------------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ from onward.drivers.sql.metrics import count_totals
 from onward.drivers.sql.recheck import Cursors, portions, recheck
 from onward.drivers.sql.statements import Statement, as_json
 from onward.drivers.sql.turn import turn
+from onward.drivers.wakers import Wakers
 from onward.errors import OutcomeUnknown, StoreBusy, StoreError
 from onward.inspection import IDLE_FOR, Finding, Retention
 from onward.jobs import Accepted, Job, NewJob
@@ -88,7 +89,7 @@ class PostgresStore(VerbsForPeople):
         self._rechecked = Cursors()
         self._home = Home(self._database.place)
         self._listen_url = (listen_url or url) if notify else None
-        self._waker = Waker() if self._listen_url is None else Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
+        self._waker = Wakers(self._make_waker)
 
     # -- every backend -----------------------------------------------------------------------------------------------
 
@@ -107,7 +108,8 @@ class PostgresStore(VerbsForPeople):
 
     def close(self) -> None:
         self._database.refuse_inside()
-        self._waker.close()
+        for waker in self._waker.all():
+            waker.close()
         self._connections.close()
 
     def enqueue_each(self, requests: Sequence[Sequence[NewJob]]) -> list[list[Accepted] | Exception]:
@@ -117,7 +119,7 @@ class PostgresStore(VerbsForPeople):
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
         if demand is not None:
-            self._waker.serve(demand.queues)
+            self._waker.mine().serve(demand.queues)
         if not settlements:
             return Turn() if demand is None else self._claim(demand)
         is_one = len(settlements) == 1 and demand is None
@@ -205,14 +207,22 @@ class PostgresStore(VerbsForPeople):
 
     def wait(self, timeout: timedelta) -> bool:
         self._database.refuse_inside()
-        return self._waker.wait(timeout.total_seconds())
+        return self._waker.mine().wait(timeout.total_seconds())
 
     def wake(self) -> None:
         self._waker.wake()
 
     @property
     def wakes_surely(self) -> bool:
-        return self._waker.is_proven
+        if (own := self._waker.own()) is not None:
+            return own.is_proven
+        wakers = self._waker.living()
+        return bool(wakers) and all(waker.is_proven for waker in wakers)
+
+    def _make_waker(self) -> Waker:
+        if self._listen_url is None:
+            return Waker()
+        return Waker.listening(self._listen_url, self.schema, _pinging(weakref.ref(self)))
 
     @property
     def inside_transaction(self) -> bool:

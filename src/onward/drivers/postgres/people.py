@@ -16,6 +16,7 @@ from onward.drivers.sql.act import act
 from onward.drivers.sql.lookout import worker_row
 from onward.drivers.sql.sight import VerbsOfSight
 from onward.drivers.sql.statements import Operation, Statement
+from onward.drivers.wakers import Wakers
 from onward.errors import StoreBusy
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, JobFilter, Question, Queue, together
 from onward.jobs import Attempt, Job
@@ -31,7 +32,7 @@ class VerbsForPeople(VerbsOfSight):
 
     _database: Database
     _text: StatementText
-    _waker: Waker
+    _waker: Wakers[Waker]
 
     def get(self, job_id: str, *, owner: str | None = None) -> Job:
         return self._database.read(lambda: people.get(job_id, owner))

@@ -44,6 +44,7 @@ from onward.drivers.sqlite.url import PREFIX, TIMEOUT, write_url
 from onward.drivers.sqlite.vendor_errors import is_refusal, translate
 from onward.drivers.sqlite.waker import Waker
 from onward.drivers.sqlite.within import BRIDGES, Joined
+from onward.drivers.wakers import Wakers
 from onward.errors import BreakerOpen, DuplicateJob, InvalidSetting, OnwardError, ValueRefused
 from onward.inspection import STUCK_AFTER, Acted, Answer, BulkVerb, Finding, JobFilter, Question, Queue, Retention
 from onward.jobs import Accepted, Attempt, Job, NewJob
@@ -108,7 +109,7 @@ class SQLiteStore(VerbsOfSight):
             now_text=lambda: write_instant(clock.now()),
             file_system=lambda: "" if allow_network_file_system else file_system(self.path.parent),
         )
-        self._waker = Waker(self.path, self._file.has_news, poll=poll.total_seconds())
+        self._waker = Wakers(lambda: Waker(self.path, self._file.has_news, poll=poll.total_seconds()))
         self._last_turn = 0.0
         self._rechecked = Cursors()
         self._courtesy = Courtesy()
@@ -186,6 +187,8 @@ class SQLiteStore(VerbsOfSight):
         return bool(cursor.fetchall())
 
     def turn(self, settlements: Sequence[Settlement] = (), demand: Demand | None = None, tally: Tally | None = None) -> Turn:
+        if demand is not None:
+            self._waker.mine()
         # Another process can take SQLite's lock only while nobody holds it. Handlers mostly run in between, so this seldom sleeps.
         pause = max(self._last_turn + PAUSE_BETWEEN_TURNS - time.monotonic(), self._courtesy.begin())
         if pause > 0:
@@ -210,7 +213,7 @@ class SQLiteStore(VerbsOfSight):
 
     def wait(self, timeout: timedelta) -> bool:
         self._file.refuse_inside()
-        return self._waker.wait(timeout.total_seconds())
+        return self._waker.mine().wait(timeout.total_seconds())
 
     def wake(self) -> None:
         self._waker.wake()

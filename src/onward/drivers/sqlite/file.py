@@ -59,7 +59,8 @@ class SQLiteFile(Forked):
         self._writer: sqlite3.Connection | None = None
         self._is_relaxed = False
         self._readers = Readers(self.path)
-        self._seen_version = -1
+        self._seen: dict[int, int] = {}
+        """By thread, up to which version all that was committed has been seen: several workers may share this file."""
         self._is_held = False
 
     # -- open and close ----------------------------------------------------------------------------------------------
@@ -119,7 +120,7 @@ class SQLiteFile(Forked):
             close_quietly(self._writer)
             self._writer = None
             self._is_relaxed = False
-            self._seen_version = -1
+            self._seen.clear()
 
     def _drop_readers(self) -> None:
         self._readers.close()
@@ -166,7 +167,7 @@ class SQLiteFile(Forked):
         execute(connection, "BEGIN IMMEDIATE", deadline, str(self.path))
         try:
             if sees:
-                self._seen_version = _data_version(connection)
+                self._seen[threading.get_ident()] = _data_version(connection)
             result = tolerantly(connection, work, lambda: _begin_again(connection))
         except UNTRANSLATED as error:
             roll_back(connection)
@@ -209,13 +210,11 @@ class SQLiteFile(Forked):
         return Place(self._lock, self.timeout, self.path)
 
     def has_news(self) -> bool:
-        """Say whether another connection has committed since the last write with ``sees``. False while the lock is held: ask again."""
+        """Say whether another connection has committed since this thread's last write with ``sees``. False while the lock is held."""
         if self._identity is None or not self._lock.acquire(0):
             return False
         try:
-            if self._writer is None or self._seen_version < 0:
-                return True
-            return _data_version(self._writer) != self._seen_version
+            return self._writer is None or _data_version(self._writer) != self._seen.get(threading.get_ident())
         except sqlite3.Error:
             return True  # the next turn finds out what is wrong
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from threading import Barrier, Event, Thread
 from typing import Any, TypeAlias, get_args
 
 import pytest
@@ -293,6 +294,36 @@ class TestWake:
     def test_wake_ends_the_wait(self, store: Store) -> None:
         """A worker that is told to stop must not first wait out its poll."""
         store.open()
+        assert is_woken(store, store.wake)
+
+    def test_each_of_several_workers_is_woken(self, store: Store) -> None:
+        """They may share a store, and what wakes one is not taken from the other."""
+        store.open()
+        have_claimed, may_wait = Barrier(3), Event()
+        woken: list[bool] = []
+
+        def work(queue: str) -> None:
+            claim(store, queues=(queue,))
+            have_claimed.wait(SOON.total_seconds())
+            may_wait.wait(SOON.total_seconds())
+            woken.append(store.wait(SOON))
+
+        workers = [Thread(target=work, args=(queue,)) for queue in ("slow", "default")]
+        for one in workers:
+            one.start()
+        have_claimed.wait(SOON.total_seconds())
+        store.wake()
+        may_wait.set()
+        for one in workers:
+            one.join()
+        assert woken == [True, True]
+
+    def test_a_worker_that_has_ended_takes_no_wake_with_it(self, store: Store) -> None:
+        """The next one begins where nobody is."""
+        store.open()
+        ended = Thread(target=lambda: store.wait(timedelta(0)))
+        ended.start()
+        ended.join()
         assert is_woken(store, store.wake)
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any, TypeVar
 
 from onward.driver import Store
@@ -142,13 +142,20 @@ def is_woken(store: Store, act: Callable[[], object]) -> bool:
 
     The store under test must not look by itself more often than that, or a wake that does not work would not be noticed.
     """
-    for _ in range(10):  # until nothing is new to the one who waits
-        store.turn(demand=demand())
-        if not store.wait(timedelta(0)):
-            break
     ended: list[bool] = []
-    waiting = Thread(target=lambda: ended.append(store.wait(timedelta(hours=1))), daemon=True)
+
+    def wait() -> None:
+        for _ in range(10):  # until nothing is new to this thread
+            store.turn(demand=demand())
+            if not store.wait(timedelta(0)):
+                break
+        begins.set()
+        ended.append(store.wait(timedelta(hours=1)))
+
+    begins = Event()
+    waiting = Thread(target=wait, daemon=True)
     waiting.start()
+    begins.wait(timeout=30)
     until_it_waits(waiting)
     act()
     waiting.join(timeout=30)

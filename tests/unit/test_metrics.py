@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onward.metrics import Backlog, Flow, Metrics, Total, add_rollups, flows, shown_count
+from onward.metrics import LATEST, Backlog, Flow, Metrics, Total, add_rollups, flows, shown_count
 from onward.rollups import Rollup, bucket_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -95,3 +95,29 @@ def test_totals_only_grow_and_keep_their_first_minute() -> None:
 )
 def test_a_bound_is_shown(count: int, is_capped: bool, shown: str) -> None:
     assert shown_count(count, is_capped=is_capped) == shown
+
+
+def test_what_is_left_out_is_nothing() -> None:
+    assert timedelta(minutes=5) == LATEST
+    assert not Backlog(queue="q", type="a").is_capped
+    assert (flow().lost_per_minute, flow().wait(0.5), flow().run(0.5)) == (0.0, None, None)
+    assert flow(lost=30).lost_per_minute == 0.5
+
+
+def test_how_long_runs_waited_is_another_number_than_how_long_they_took() -> None:
+    both = Flow(queue="q", type="a", seconds=60, waited={bucket_of(2.0): 1}, ran={bucket_of(0.1): 1})
+    assert (both.wait(0.5), both.run(0.5)) == (pytest.approx(2.0, rel=0.05), pytest.approx(0.1, rel=0.05))
+
+
+def test_the_time_to_drain_grows_with_what_waits_and_falls_with_the_pace() -> None:
+    waiting = Backlog(queue="q", type="a", due=600)
+    latest = Flow(queue="q", type="a", seconds=300, outcomes={"completed": 1500})
+    look = Metrics(at=NOW, window=HOUR, backlog=(waiting,), latest=(latest,))
+    assert look.drained_in(("q", "a")) == timedelta(minutes=2)
+
+
+def test_a_total_knows_the_earliest_minute_of_all() -> None:
+    (first,) = add_rollups([], [rollup("completed", 1, minute="2026-03-01T11:30")])
+    (later,) = add_rollups([first], [rollup("completed", 1, minute="2026-03-01T11:59")])
+    (earlier,) = add_rollups([later], [rollup("completed", 1, minute="2026-03-01T10:00")])
+    assert (first.since, later.since, earlier.since) == ("2026-03-01T11:30", "2026-03-01T11:30", "2026-03-01T10:00")

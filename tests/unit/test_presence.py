@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from onward.presence import KnownWorker, living, who_is_lacking
+from onward.presence import FORGOTTEN_AFTER, GONE_AFTER, SEEN_EVERY, KnownWorker, Presence, living, who_is_lacking
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -16,6 +16,11 @@ def worker(ago: float = 0, queues: tuple[str, ...] = (), types: tuple[str, ...] 
 def test_a_worker_is_alive_for_three_minutes_after_its_last_word_whichever_way_the_clock_went(ago: float, is_alive: bool) -> None:
     assert worker(ago).is_alive(NOW) == is_alive
     assert bool(living([worker(ago)], NOW)) == is_alive
+
+
+def test_when_a_worker_is_seen_and_forgotten() -> None:
+    assert (timedelta(minutes=1), timedelta(minutes=3), timedelta(days=1)) == (SEEN_EVERY, GONE_AFTER, FORGOTTEN_AFTER)
+    assert Presence(lease_owner="a", name="a").concurrency == 1
 
 
 @pytest.mark.parametrize(

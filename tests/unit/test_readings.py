@@ -1,3 +1,4 @@
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -134,6 +135,70 @@ def test_one_alert_tells_that_nobody_is_alive_whatever_waits() -> None:
     assert [one.message for one in found.values()] == ["jobs have been due for 15m, and no worker is alive"]
 
 
+@pytest.mark.parametrize(
+    ("look", "severity", "message"),
+    [
+        ({"backlog": (backlog(11),)}, "warning", "11 jobs of work in queue mail are due, more than 10"),
+        ({"backlog": (backlog(1, 7200),)}, "warning", "the oldest job of work in queue mail has been due for 2h, longer than 1h"),
+        (
+            {"flows": (flow(ran={bucket_of(30): 20}, completed=20),)},
+            "warning",
+            r"one in twenty runs of work in queue mail took (29|30|31)(\.\d+)?s\S* or longer within the last 1h, and 10s is allowed",
+        ),
+        (
+            {"flows": (flow(completed=92, dead_lettered=8),)},
+            "critical",
+            r"92\.0% of work in queue mail completed within the last 1h, and 95\.0% should",
+        ),
+    ],
+    ids=["depth", "age", "run_p95", "success_rate"],
+)
+def test_each_says_how_bad_it_is_and_what_was_measured(look: dict[str, Any], severity: str, message: str) -> None:
+    (found,) = broken(rules=AlertRules(depth=10, dead_letters=None), **look).values()
+    assert found.severity == severity
+    assert re.fullmatch(message, found.message), found.message
+
+
+def test_those_that_nobody_serves_are_critical_wherever_they_stand_in_the_list() -> None:
+    lanes = (backlog(1, 600, queue="a"), backlog(0, 600, queue="b"), backlog(1, 600, queue="c"))
+    found = broken(backlog=lanes, workers=(worker(queues=("slow",)),), paused=frozenset({"a"}))
+    assert {cause: one.severity for cause, one in found.items()} == {"unserved:c/work": "critical"}
+    assert [one.severity for one in broken(backlog=(backlog(1, 600),), workers=()).values()] == ["critical"]
+
+
+def test_one_job_is_one() -> None:
+    found = broken(rules=AlertRules(depth=0, dead_letters=0), backlog=(backlog(1),), flows=(flow(dead_lettered=1),))
+    assert [one.message.partition(" of")[0] for one in found.values()] == ["1 job", "1 job"]
+
+
+@pytest.mark.parametrize(
+    ("given", "read_as"),
+    [
+        ({"depth": 0}, 0),
+        ({"depth": 9_999}, 9_999),
+        ({"dead_letters": 0}, 0),
+        ({"dead_letters": 1_000_000}, 1_000_000),
+        ({"success_rate": 0}, 0.0),
+        ({"success_rate": 1}, 1.0),
+        ({"window": "1m"}, timedelta(minutes=1)),
+        ({"every": 1}, timedelta(seconds=1)),
+        ({"lasts": 0}, timedelta(0)),
+    ],
+    ids=str,
+)
+def test_the_least_and_the_most_that_a_rule_can_be(given: dict[str, Any], read_as: Any) -> None:
+    ((name, value),) = given.items()
+    assert getattr(AlertRules(**{name: value}), name) == read_as
+
+
+@pytest.mark.parametrize(
+    "name", ["depth", "age", "run_p95", "success_rate", "dead_letters", "unserved", "samples", "window", "every", "lasts"]
+)
+def test_what_is_refused_is_named(name: str) -> None:
+    with pytest.raises(InvalidDefinition, match=rf"^AlertRules\({name}=\.\.\.\)"):
+        AlertRules(**{name: "soon"})
+
+
 def test_a_rule_that_is_left_out_measures_nothing() -> None:
     none = AlertRules(depth=None, age=None, run_p95=None, success_rate=None, dead_letters=None, unserved=None)
     look = Metrics(at=NOW, window=HOUR, backlog=(backlog(99, 99999),), flows=(flow(ran={bucket_of(99): 99}, dead_lettered=99),), workers=())
@@ -150,6 +215,8 @@ def test_a_rule_that_is_left_out_measures_nothing() -> None:
         ({"run_p95_of": "2h"}, "run_p95_of"),
         ({"run_p95_of": {"train": "soon"}}, "run_p95_of"),
         ({"success_rate": 95}, "share from 0 to 1"),
+        ({"success_rate": 1.5}, "share from 0 to 1"),
+        ({"run_p95_of": {"train": -1}}, r"^AlertRules\(run_p95_of="),
         ({"window": "10s"}, "1m or longer"),
         ({"every": 0}, "1s or longer"),
         ({"samples": 1.5}, "samples"),

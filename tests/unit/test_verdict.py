@@ -130,6 +130,20 @@ def test_a_look_takes_up_a_bounded_number_of_causes_and_the_next_the_others() ->
     assert [sum(number == n for _, number in told) for n in range(4)] == [0, MOST_NEW, MOST_NEW, 50]
 
 
+def test_one_that_is_forgotten_leaves_the_others_as_they_are() -> None:
+    """What was noise in one queue hides nothing of another."""
+    known = {cause: Condition(cause, since=BEGIN) for cause in ("depth:a/work", "depth:mail/work")}
+    verdict = judge(RULES, Metrics(at=BEGIN + EVERY, window=HOUR, **due(1, 2000)), known)
+    assert [one.cause for one in verdict.opened] == ["depth:mail/work"]
+    assert [one.cause for one in verdict.conditions] == ["depth:mail/work"]
+
+
+def test_a_value_is_told_to_a_millionth() -> None:
+    """A rate of many digits says no more."""
+    verdict = judge(AlertRules(lasts=0, dead_letters=None), Metrics(at=BEGIN, window=HOUR, **ended(0, 200, 100)), {})
+    assert '"value":0.666667,' in verdict.opened[0].context
+
+
 def test_an_alert_says_what_was_measured_against_what() -> None:
     """For programs, as JSON."""
     verdict = judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR, **due(0, 2000)), {})

@@ -252,7 +252,7 @@ async def tell(event: Event) -> None: ...
         ({"on": {"failed": tell}}, r"on\['failed'\] takes functions that are called from a thread of the worker"),
         ({"subscribers": [tell]}, "subscribers= takes functions that are called from a thread of the worker"),
     ],
-    ids=str,
+    ids=["misspelt", "no text", "no mapping", "text", "a list of numbers", "an async function", "an async subscriber"],
 )
 def test_what_could_never_be_told_is_refused_where_it_is_declared(given: dict[str, Any], says: str) -> None:
     """A name that is no event, and a function of which nothing would run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +10,7 @@ from onward.definition import Duration
 from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, InvalidTime
 from onward.inspection import MOST_COUNTED
-from onward.spelling import shown
+from onward.spelling import did_you_mean, shown
 
 
 class AlertRules:
@@ -49,20 +49,28 @@ class AlertRules:
         self.success_rate = None if success_rate is None else _share("success_rate", success_rate)
         self.dead_letters = None if dead_letters is None else _whole("dead_letters", dead_letters)
         self.unserved = None if unserved is None else _length("unserved", unserved)
-        self.samples = _whole("samples", samples)
+        self.samples = _whole("samples", samples, or_none="")
         self.window = _length("window", window, timedelta(minutes=1))
         self.every = _length("every", every, timedelta(seconds=1))
         self.lasts = _length("lasts", lasts)
+
+    def check_types(self, names: Collection[str]) -> None:
+        """Raise ``InvalidDefinition`` for a type of ``run_p95_of`` that the application does not have: its budget would never count."""
+        for name in self.run_p95_of:
+            if name not in names:
+                raise InvalidDefinition(
+                    f"AlertRules(run_p95_of=...): no job is called {shown(name)}{did_you_mean(str(name), sorted(names))}"
+                )
 
     def budget(self, type_: str) -> timedelta | None:
         """How long 95 % of the runs of a type may take."""
         return self.run_p95_of.get(type_, self.run_p95)
 
 
-def _whole(name: str, given: Any, most: int | None = None) -> int:
+def _whole(name: str, given: Any, most: int | None = None, *, or_none: str = ", or None") -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 0 or (most is not None and given > most):
         upto = "" if most is None else f" to {most:,}: more are not counted"
-        raise InvalidDefinition(f"AlertRules({name}=...) is a whole number from 0{upto}, or None, not {shown(given)}")
+        raise InvalidDefinition(f"AlertRules({name}=...) is a whole number from 0{upto}{or_none}, not {shown(given)}")
     return given
 
 

@@ -43,6 +43,7 @@ from onward.settings import find_url
 from onward.spelling import shown
 from onward.verbs import JobVerbs
 from onward.waits import Breakers, Limits
+from onward.webhooks import QUEUE as WEBHOOK_QUEUE
 from onward.webhooks import Webhook, Webhooks
 
 if TYPE_CHECKING:
@@ -232,6 +233,8 @@ class Onward(JobVerbs):
         command-line worker prevents. Raises ``InvalidDefinition`` for an option that it does not have.
         """
         checked = check_worker_options(options)
+        if self.webhooks and (queues := tuple(checked.get("queues", ()))):
+            checked["queues"] = (*queues, WEBHOOK_QUEUE)
         from onward.worker.worker import Worker
 
         return Worker(

@@ -13,8 +13,9 @@ WINDOW = timedelta(hours=1)
 
 def look(store: Store, window: timedelta = WINDOW) -> Metrics:
     """What waits and runs in a store just now, and what ended within the window before. Raises ``StoreError``."""
-    now = store.clock.now()
-    rollups = store.rollups(now - window)
+    now = store.now()
+    # What was counted before the clock was set back is not of this hour.
+    rollups = [one for one in store.rollups(now - window) if one.minute <= minute_of(now)]
     begin = minute_of(now - LATEST)
     latest = now - datetime.fromisoformat(f"{begin}+00:00")
     return Metrics(

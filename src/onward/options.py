@@ -119,9 +119,10 @@ def read_on(given: Any) -> tuple[ByName, ...]:
     for name in given:
         if name not in names:
             raise InvalidDefinition(f"on= names events, and there is no event {shown(name)}{did_you_mean(str(name), names)}")
-    functions = {
-        name: _check_subscribers(f"on[{name!r}]", (one,) if callable(one) else read_many("on", one, "tell")) for name, one in given.items()
-    }
+        one = given[name]
+        if not callable(one) and (isinstance(one, str) or not hasattr(one, "__iter__")):
+            raise InvalidDefinition(f"on[{name!r}] takes a function, or a list of them, not {with_article(type(one).__name__)}")
+    functions = {name: _check_subscribers(f"on[{name!r}]", (one,) if callable(one) else tuple(one)) for name, one in given.items()}
     return (ByName(functions),) if functions else ()
 
 

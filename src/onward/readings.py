@@ -13,8 +13,14 @@ from onward.durations import format_duration
 from onward.metrics import Backlog, Flow, Lane, Metrics
 from onward.presence import living, who_is_lacking
 
+CATEGORIES = frozenset({"depth", "age", "run_p95", "success_rate", "dead_letters", "unserved", "no_worker"})
+"""Of the alerts that rules open."""
 MARGIN = 0.8
 """Of a threshold: below that an alert is over."""
+OURS = "onward."
+"""How the types begin that are ours: how long a webhook takes is the receiver's."""
+LONGEST_NAME = 100
+"""Characters that a queue or a type may have."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -51,10 +57,11 @@ class Reading(Struct, frozen=True, kw_only=True):
 def read(rules: AlertRules, look: Metrics) -> Iterator[Reading]:
     """Measure each rule wherever there is something to measure: nothing of a queue where nothing is due and nothing ended."""
     for backlog in look.backlog:
-        if backlog.depth:
+        if backlog.depth and _is_named(backlog.lane) and not _has_alert_of_its_own(backlog):
             yield from _of_backlog(rules, look, backlog)
     for flow in look.flows:
-        yield from _of_flow(rules, look.window, flow)
+        if _is_named(flow.lane):
+            yield from _of_flow(rules, look.window, flow)
     yield from _unserved(rules, look)
 
 
@@ -76,7 +83,7 @@ def _of_backlog(rules: AlertRules, look: Metrics, backlog: Backlog) -> Iterator[
 def _of_flow(rules: AlertRules, window: timedelta, flow: Flow) -> Iterator[Reading]:
     within = f"within the last {format_duration(window)}"
     budget, p95 = rules.budget(flow.type), flow.run(0.95)
-    if budget is not None and p95 is not None and sum(flow.ran.values()) >= rules.samples:
+    if budget is not None and not flow.type.startswith(OURS) and p95 is not None and sum(flow.ran.values()) >= rules.samples:
         yield _reading(
             "run_p95", "warning", flow.lane, p95, budget.total_seconds(),
             f"one in twenty runs of {_place(flow.lane)} took {_seconds(p95)} or longer {within}, and {format_duration(budget)} is allowed",
@@ -102,6 +109,8 @@ def _unserved(rules: AlertRules, look: Metrics) -> Iterator[Reading]:
     longest: tuple[timedelta, Backlog] | None = None
     for backlog in look.backlog:
         if backlog.oldest_due_at is None or not backlog.depth or backlog.queue in look.paused or backlog.lane in served:
+            continue
+        if not _is_named(backlog.lane):
             continue
         age = look.at - backlog.oldest_due_at
         lacking = who_is_lacking(alive, backlog.queue, backlog.type)
@@ -129,6 +138,16 @@ def _reading(
         category=category, severity=severity, where=f"{queue}/{type_}", value=value, threshold=threshold, message=message,
         queue=queue, type=type_, is_least=is_least,
     )  # fmt: skip
+
+
+def _has_alert_of_its_own(backlog: Backlog) -> bool:
+    """True where all that is due waits for a breaker, or for a worker that knows its type: of one cause, people are told once."""
+    return not backlog.due and backlog.blocked.keys() <= {"breaker", "type"}
+
+
+def _is_named(lane: Lane) -> bool:
+    """False for names that no definition can have: a row that was written by hand must not keep the others from being told of."""
+    return all(len(name) <= LONGEST_NAME and name.isprintable() for name in lane)
 
 
 def _place(lane: Lane) -> str:

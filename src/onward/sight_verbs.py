@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from onward.alert_rules import AlertRules
@@ -35,6 +35,10 @@ def no_jobs(told: Told) -> Sequence[NewJob]:
 
 class SightVerbs(ABC):
     """What people and monitors see. Nothing of it counts finished rows, and nothing that workers do needs it."""
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """What time it is by the clock that decides what is due."""
 
     @abstractmethod
     def backlog(self) -> list[Backlog]:

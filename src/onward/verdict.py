@@ -6,7 +6,7 @@ threshold tells nobody anything. Pure: a look and what was known before go in, w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,11 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from onward.alert_rules import AlertRules
-from onward.alerts import NewAlert
+from onward.alerts import Alert, NewAlert
 from onward.ids import new_id
 from onward.metrics import Metrics
-from onward.readings import Reading, read
+from onward.readings import CATEGORIES, Reading, read
 
+MOST_OPEN = 10_000
+"""Open alerts that are compared with what is known."""
 MOST_NEW = 100
 """Causes that one look takes up."""
 
@@ -41,6 +43,16 @@ class Verdict(Struct, frozen=True):
     """Causes whose alerts are over."""
     conditions: tuple[Condition, ...] = ()
     """All that is to be known at the next look."""
+
+
+def as_alerts_are(conditions: Mapping[str, Condition], open_alerts: Iterable[Alert]) -> dict[str, Condition]:
+    """Conditions, put right by the alerts of rules that are open: somebody may have deleted rows of either by hand."""
+    causes = {one.cause for one in open_alerts if one.category in CATEGORIES}
+    known = {cause: one for cause, one in conditions.items() if not one.is_open or cause in causes}
+    for cause in causes:
+        if cause not in known or not known[cause].is_open:
+            known[cause] = Condition(cause, is_open=True)
+    return known
 
 
 def judge(rules: AlertRules, look: Metrics, known: Mapping[str, Condition]) -> Verdict:

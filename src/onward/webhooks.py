@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from onward.alerts import Alert, Told
 from onward.context import JobContext
@@ -23,12 +24,19 @@ from onward.definition import JobDefinition, check_name, define_job
 from onward.errors import InvalidDefinition
 from onward.ids import new_id
 from onward.jobs import NewJob
+from onward.outcome import storable
 from onward.retry import RetryPolicy
 from onward.spelling import shown
 
 JOB_TYPE = "onward.webhook"
+QUEUE = "onward.alerts"
+"""Of their own, so that no backlog, pause or limit of the application holds them up. Workers of an application with webhooks serve it."""
+FIRST = 100
+"""Before everything else, so that an alert does not wait behind the backlog that it tells of."""
 SECONDS = 10.0
-"""For which a receiver may take to answer."""
+"""For which a receiver may take to answer, all in all."""
+LONGEST = {"category": 100, "cause": 300, "message": 1000, "context": 4000}
+"""Characters of an alert that are sent. Ours are shorter; a row that was written by hand may hold anything."""
 SHORTEST_SECRET = 16
 """Bytes."""
 GONE = 410
@@ -50,10 +58,11 @@ class Webhook:
         return f"<Webhook {self.name}>"
 
     def send(self, message_id: str, body: bytes, timestamp: int | None = None) -> int:
-        """Send it, and give the status of the answer. Raises ``WebhookFailed`` where there is none."""
+        """Send it, and give the status of the answer. Raises ``WebhookFailed`` where there is none within ``SECONDS``."""
         # Not imported before somebody has a webhook: it takes as long as half of this package.
-        from urllib.error import HTTPError
-        from urllib.request import Request
+        from http.client import HTTPException
+
+        from onward.http_post import post
 
         at = int(time.time()) if timestamp is None else timestamp
         headers = {
@@ -63,16 +72,11 @@ class Webhook:
             "webhook-timestamp": str(at),
             "webhook-signature": self.signature(message_id, at, body),
         }
-        request = Request(self.url, data=body, headers=headers, method="POST")
         try:
-            with _opener().open(request, timeout=SECONDS) as answer:
-                return int(answer.status)
-        except HTTPError as error:
-            with error:
-                return error.code
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None)
-            raise WebhookFailed(f"webhook {self.name} cannot be reached: {type(reason or error).__name__}") from None
+            return post(self.url, body, headers, seconds=SECONDS)
+        except (OSError, HTTPException, ValueError) as error:
+            # Only what kind it is: its text may have the URL, or what the receiver makes of it.
+            raise WebhookFailed(f"webhook {self.name} cannot be reached: {type(error).__name__}") from None
 
     def signature(self, message_id: str, timestamp: int, body: bytes) -> str:
         """What goes with a message so that its receiver can know whose it is."""
@@ -108,7 +112,12 @@ class Webhooks:
                 raise InvalidDefinition(f"two webhooks are called {one.name!r}: give one of them another name=")
             self._webhooks[one.name] = one
         self.job: JobDefinition[WebhookMessage] = define_job(
-            JOB_TYPE, self._send, retry=RetryPolicy(max_attempts=10, base="10s", cap="1h", permanent=WebhookGone), timeout="30s"
+            JOB_TYPE,
+            self._send,
+            queue=QUEUE,
+            priority=FIRST,
+            retry=RetryPolicy(max_attempts=10, base="10s", cap="1h", permanent=WebhookGone),
+            timeout="30s",
         )
 
     def __bool__(self) -> bool:
@@ -117,11 +126,11 @@ class Webhooks:
     def __iter__(self) -> Iterator[Webhook]:
         return iter(self._webhooks.values())
 
-    def jobs_for(self, told: Told, queue: str) -> Sequence[NewJob]:
-        """The jobs that tell every webhook of these alerts, in this queue."""
+    def jobs_for(self, told: Told) -> Sequence[NewJob]:
+        """The jobs that tell every webhook of these alerts."""
         events = [("alert.opened", one) for one in told.opened] + [("alert.resolved", one) for one in told.resolved]
         return [
-            self.job.new_job(WebhookMessage(webhook=name, event=event, alert=alert), queue=queue)
+            self.job.new_job(WebhookMessage(webhook=name, event=event, alert=_bounded(alert)))
             for event, alert in events
             for name in self._webhooks
         ]
@@ -135,6 +144,22 @@ class Webhooks:
             raise WebhookGone(f"webhook {webhook.name} answered {status}")
         if not 200 <= status < 300:
             raise WebhookFailed(f"webhook {webhook.name} answered {status}")
+
+
+def _bounded(alert: Alert) -> Alert:
+    """An alert that can be sent, whatever somebody has written into its row."""
+    texts = {name: storable(getattr(alert, name)) for name in LONGEST}
+    cut = {name: text[: LONGEST[name]] for name, text in texts.items()}
+    is_json = len(texts["context"]) <= LONGEST["context"] and _is_json(texts["context"])
+    return replace(alert, **cut | {"context": cut["context"] if is_json else "{}"})
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def body_of(event: str, alert: Alert) -> bytes:
@@ -151,22 +176,10 @@ def test_message(now: datetime) -> tuple[str, bytes]:
     return message_id, msgspec.json.encode(body)
 
 
-def _opener() -> Any:
-    from urllib.request import HTTPRedirectHandler, build_opener
-
-    class NoRedirect(HTTPRedirectHandler):
-        """What was signed for one place is not carried to another."""
-
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
-    return build_opener(NoRedirect)
-
-
 def _check_url(url: Any) -> str:
     if not _is_url(url):
         # Not shown: it may hold what only the receiver should know.
-        raise InvalidDefinition("the URL of a webhook is http:// or https:// and a host, in ASCII")
+        raise InvalidDefinition("the URL of a webhook is http:// or https:// and a host, in ASCII and without a user's name")
     return str(url)
 
 
@@ -175,7 +188,7 @@ def _is_url(url: Any) -> bool:
         return False
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
     except ValueError:
         return False
 

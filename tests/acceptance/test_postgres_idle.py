@@ -52,9 +52,12 @@ class Fleet:
         return Onward(f"{self.server.url}?application_name={name}", jobs=[note])
 
     def wait_until_quiet(self) -> None:
-        """Every worker has proven that notifications reach it, so from here on it sleeps for as long as it ever does, and is known."""
+        """Every worker has proven that notifications reach it, so from here on it sleeps for as long as it ever does; it is known, and has
+        pruned.
+        """
         _wait_for(lambda: all(app.store.wakes_surely for app in self._apps))
         _wait_for(lambda: len(self.app.store.workers()) == WORKERS)
+        _wait_for(lambda: all(worker.pruner.rounds for worker in self.workers))
         for worker in self.workers:
             assert worker.wait_until_idle(PATIENCE)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from onward import Onward
+from onward import AlertRules, Onward
 from onward.ids import new_id
+from onward.look import look
 from tests.cli.conftest import Run
 from tests.receiver import receiver
 
@@ -20,6 +21,11 @@ from onward import Onward, Webhook
 
 app = Onward("sqlite:///hooked.db", webhooks=[Webhook("{url}", secret="a secret of the test", name="ops")])
 app.store.open()
+"""
+RULED = """
+from onward import AlertRules, Onward, define_job
+
+app = Onward("sqlite:///ruled.db", jobs=[define_job("note", lambda: None)], alert_rules=AlertRules(depth=0, lasts=0))
 """
 
 
@@ -42,12 +48,12 @@ def test_open_ones_are_listed_and_those_that_are_over_where_they_are_asked_for(a
 def test_one_is_shown_and_acknowledged_once(app: Onward, invoke: Invoke) -> None:
     app.breakers.open("s3")
     (alert,) = app.alerts.list()
-    assert "now       open" in invoke("alerts", "show", alert.id.lower()).stdout
+    assert "state     open" in invoke("alerts", "show", alert.id.lower()).stdout
     assert invoke("alerts", "acknowledge", alert.id, "--actor", "ada").stdout == f"{alert.id}: acknowledged now by ada\n"
     assert "by ada" in invoke("alerts", "acknowledge", alert.id, "--actor", "bob").stdout
     assert json.loads(invoke("alerts", "show", alert.id, "--json").stdout)["acknowledged_by"] == "ada"
     app.breakers.reset("s3")
-    assert "now       over" in invoke("alerts", "show", alert.id).stdout
+    assert "state     over" in invoke("alerts", "show", alert.id).stdout
 
 
 @pytest.mark.parametrize(
@@ -72,11 +78,29 @@ def test_a_check_looks_now_and_ends_with_1_while_an_alert_is_open(app: Onward, i
     """A monitor runs it: of a store of which no worker is alive, nobody else would tell."""
     app.store.open()
     quiet = invoke("alerts", "check")
-    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "No alerts are open.\n")
+    said = "No application is named (-A), so its rules are not looked at.\nNo alerts are open.\n"
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", said)
     app.breakers.open("s3")
     found = invoke("alerts", "check")
     assert (found.exit_code, "breaker_open" in found.stdout) == (1, True)
     assert json.loads(invoke("alerts", "check", "--json").stdout)["cause"] == "breaker:s3"
+
+
+def test_a_check_without_an_application_undoes_nothing_that_its_rules_have_found(app: Onward, invoke: Invoke) -> None:
+    """The usual rules are not the application's."""
+    app.store.open()
+    rules = AlertRules(depth=0, lasts=0)
+    app.enqueue(app.definitions["echo"], "a")
+    (opened,) = app.store.judge(rules, look(app.store)).opened
+    assert invoke("alerts", "check").exit_code == 1
+    assert [one.id for one in app.alerts.list()] == [opened.id]
+
+
+def test_a_check_of_an_application_looks_by_its_rules(onward: Run, shop: Path) -> None:
+    (shop / "ruled.py").write_text(RULED)
+    assert onward("-A", "ruled:app", "enqueue", "note").returncode == 0
+    found = onward("-A", "ruled:app", "alerts", "check", "--json")
+    assert (found.returncode, json.loads(found.stdout)["cause"]) == (1, "depth:default/note")
 
 
 def test_each_webhook_is_sent_a_message_and_what_it_answers_is_said(onward: Run, shop: Path) -> None:

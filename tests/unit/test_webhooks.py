@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from onward import AlertRules, InvalidDefinition, Onward, Webhook, define_job
+from onward import InvalidDefinition, Onward, Webhook, define_job
 from onward.alerts import Alert, Told
 from onward.clock import FakeClock
 from onward.ids import new_id
 from onward.status import Status
 from onward.testing import drain
-from onward.webhooks import WebhookFailed, Webhooks, body_of
+from onward.webhooks import QUEUE, WebhookFailed, Webhooks, body_of
 from tests.loopback import free_port
 from tests.receiver import Receiver, receiver
 
@@ -143,11 +146,24 @@ def test_nobody_there_is_an_error_in_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://host/", "https://", "host", "https://a b", "http://[", "http://host:99999/", None, "https://hö.example"]
+    "url",
+    [
+        "",
+        "ftp://host/",
+        "https://",
+        "host",
+        "https://a b",
+        "http://[",
+        "http://host:99999/",
+        "http://ada:pass@host/",
+        None,
+        "https://hö.example",
+    ],
 )
 def test_what_can_be_no_url_is_refused_and_not_shown(url: Any) -> None:
-    with pytest.raises(InvalidDefinition, match=r"^the URL of a webhook is http:// or https:// and a host, in ASCII$"):
+    with pytest.raises(InvalidDefinition) as refused:
         Webhook(url, secret=SECRET)
+    assert str(refused.value) == "the URL of a webhook is http:// or https:// and a host, in ASCII and without a user's name"
 
 
 @pytest.mark.parametrize(
@@ -180,8 +196,68 @@ def test_what_an_application_cannot_take_is_refused_in_a_line(given: dict[str, A
         Onward("memory://", **given)
 
 
-def test_the_jobs_are_of_the_queue_that_is_asked_for() -> None:
+def test_the_jobs_stand_before_all_others_in_a_queue_of_their_own() -> None:
+    """No backlog, pause or limit of the application holds up what tells of it."""
     webhooks = Webhooks([Webhook("https://a.example", secret=SECRET)])
-    jobs = webhooks.jobs_for(Told(opened=(make_alert(),), resolved=(make_alert(resolved_at=NOW),)), "mail")
-    assert [(job.queue, json.loads(job.payload)["event"]) for job in jobs] == [("mail", "alert.opened"), ("mail", "alert.resolved")]
-    assert AlertRules().depth == 1000
+    jobs = webhooks.jobs_for(Told(opened=(make_alert(),), resolved=(make_alert(resolved_at=NOW),)))
+    assert [(job.queue, job.priority, json.loads(job.payload)["event"]) for job in jobs] == [
+        (QUEUE, 100, "alert.opened"),
+        (QUEUE, 100, "alert.resolved"),
+    ]
+
+
+@pytest.mark.parametrize(("queues", "served"), [((), ()), (("mail",), ("mail", QUEUE))])
+def test_a_worker_of_some_queues_serves_alerts_as_well(queues: tuple[str, ...], served: tuple[str, ...]) -> None:
+    app = make_app(FakeClock(), Webhook("http://127.0.0.1:9", secret=SECRET))
+    app.worker(queues=queues).lookout.tick()
+    assert app.store.workers()[0].queues == served
+    assert Onward("memory://").worker(queues=["mail"])._queues == ("mail",)
+
+
+def test_an_alert_that_somebody_wrote_by_hand_keeps_no_other_from_being_told() -> None:
+    """However long it is, and whatever is in it."""
+    webhooks = Webhooks([Webhook("https://a.example", secret=SECRET)])
+    odd = make_alert(cause="c" * 300_000, message="m\0" * 200_000, category="x" * 5000, context="{" * 50_000)
+    odd_one, other = webhooks.jobs_for(Told(opened=(odd, make_alert())))
+    assert len(odd_one.payload) < 8000
+    assert json.loads(odd_one.payload)["alert"]["context"] == "{}"
+    assert json.loads(other.payload)["alert"]["message"] == "too many"
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 100 Continue\r\n\r\n", b"z"], ids=["continue", "no answer"])
+def test_a_receiver_that_answers_for_ever_is_given_up_in_time(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A timeout of a socket begins anew with every byte."""
+    monkeypatch.setattr("onward.webhooks.SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        is_over = threading.Event()
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                while not is_over.wait(0.01):
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        with pytest.raises(WebhookFailed, match=r"^webhook alerts cannot be reached: \w+$"):
+            Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/", secret=SECRET).send("id", b"{}")
+        is_over.set()
+        thread.join()
+
+
+def test_what_a_receiver_echoes_is_not_repeated() -> None:
+    """Nor is what could not be understood of its answer: it may be the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def echo() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(connection.recv(65536))
+
+        thread = threading.Thread(target=echo)
+        thread.start()
+        with pytest.raises(WebhookFailed, match=r"^webhook alerts cannot be reached: BadStatusLine$") as failed:
+            Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/services/T0/SECRETPATH", secret=SECRET).send("id", b"{}")
+        thread.join()
+    assert failed.value.__cause__ is None
+    assert failed.value.__suppress_context__

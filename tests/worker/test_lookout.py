@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from onward.alert_rules import AlertRules
 from onward.clock import FakeClock
 from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
-from onward.errors import StoreUnavailable
+from onward.errors import InvalidDefinition, StoreUnavailable
 from onward.worker.worker import Worker
 
 Make = Callable[..., Worker]
@@ -108,6 +109,22 @@ def test_that_it_is_there_is_said_each_minute(store: MemoryStore, make_worker: M
         seen.append((store.workers()[0].seen_at - clock.now()).total_seconds())
         clock.advance(30)
     assert seen == [0, -30, 0, -30, 0]
+
+
+def test_a_budget_of_a_job_that_there_is_not_is_refused(make_worker: Make) -> None:
+    with pytest.raises(InvalidDefinition, match=r"^AlertRules\(run_p95_of=...\): no job is called 'noet': did you mean 'note'"):
+        make_worker(note, alert_rules=AlertRules(run_p95_of={"noet": "1h"}))
+    make_worker(note, alert_rules=AlertRules(run_p95_of={"old_note": "1h"}))
+
+
+def test_one_that_gave_up_is_there_no_more(store: MemoryStore, make_worker: Make) -> None:
+    """It runs, and takes no job any more: nobody should count on it."""
+    worker = make_worker(note)
+    worker.lookout.tick()
+    worker._give_up()
+    until = time.monotonic() + 20
+    while store.workers():
+        assert time.monotonic() < until
 
 
 def test_rules_that_look_often_set_the_pace(make_worker: Make) -> None:

@@ -247,7 +247,7 @@ async def tell(event: Event) -> None: ...
         ({"on": {"dead_letter": print}}, "there is no event 'dead_letter': did you mean 'dead_lettered'"),
         ({"on": {7: print}}, "there is no event 7"),
         ({"on": print}, "on= takes a function for the name of an event"),
-        ({"on": {"failed": "print"}}, "on= takes a list"),
+        ({"on": {"failed": "print"}}, r"on\['failed'\] takes a function, or a list of them, not a str"),
         ({"on": {"failed": [3]}}, r"on\['failed'\] takes functions"),
         ({"on": {"failed": tell}}, r"on\['failed'\] takes functions that are called from a thread of the worker"),
         ({"subscribers": [tell]}, "subscribers= takes functions that are called from a thread of the worker"),

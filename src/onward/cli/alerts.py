@@ -63,7 +63,7 @@ def show(alert_id: str, as_json: bool) -> None:
         ("severity", found.severity),
         ("message", found.message),
         ("opened", f"{utc(found.opened_at)} ({relative(found.opened_at, now)})"),
-        ("now", _standing(found, now)),
+        ("state", _standing(found, now)),
         ("context", found.context),
     ]
     for label, value in lines:
@@ -95,15 +95,18 @@ def acknowledge(alert_id: str, actor: str | None, as_json: bool) -> None:
 def check(context: click.Context, as_json: bool) -> None:
     """Look now whether a rule is broken, and list the alerts that are open.
 
-    The rules are those of the application that -A names, or the usual ones. Ends with 1 where an alert is open, so that a monitor that runs
-    it hears of a store of which no worker is alive. What a rule finds must last before its alert opens: ask again until then.
+    The rules are those of the application that -A names; without it none is looked at. Ends with 1 where an alert is open, so that a
+    monitor that runs it hears of a store of which no worker is alive. What a rule finds must last before its alert opens: ask again
+    until then.
     """
-    from onward.alert_rules import AlertRules
     from onward.look import look
 
     with open_store_and_application() as (store, app):
-        rules = AlertRules() if app is None else app.alert_rules
-        store.judge(rules, look(store, rules.window))
+        if app is None:
+            # Not by the usual rules: they would undo what the application's own have found.
+            say("No application is named (-A), so its rules are not looked at.")
+        else:
+            store.judge(app.alert_rules, look(store, app.alert_rules.window))
         found = store.alerts(is_open=True, limit=MOST_LISTED)
         now = store.clock.now()
     _put_alerts(found, now, as_json, "No alerts are open.")
@@ -147,7 +150,7 @@ def _put_alerts(found: list[Alert], now: datetime, as_json: bool, none: str) -> 
         rows = [
             (one.id, one.severity, one.category, relative(one.opened_at, now), _standing(one, now), escape(one.message)) for one in found
         ]
-        put_table(("id", "severity", "category", "opened", "now", "message"), rows)
+        put_table(("id", "severity", "category", "opened", "state", "message"), rows)
 
 
 def _standing(alert: Alert, now: datetime) -> str:

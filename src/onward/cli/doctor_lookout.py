@@ -16,7 +16,7 @@ MOST_ALERTS = 100
 
 def workers(store: Store) -> Iterator[Finding]:
     """Jobs that are due and that nobody will ever take are the commonest reason for a queue that does nothing."""
-    now = store.clock.now()
+    now = store.now()
     alive = living(store.workers(), now)
     paused = store.paused()
     waiting = [one for one in store.backlog() if one.depth and one.queue not in paused]

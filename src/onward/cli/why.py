@@ -51,9 +51,9 @@ def look_at_others(store: Store, job: Job, now: datetime, *, goes_on_behind_dead
             return Others(ahead=None if is_passed else ahead)
         case None:
             queue_limit = next(iter(store.limits([job.queue])), None)
-            return Others(queue_limit=queue_limit, workers=tuple(living(store.workers(), now)), before=store.due_before(job))
+            return Others(queue_limit=queue_limit, workers=tuple(living(store.workers(), store.now())), before=store.due_before(job))
         case "type":
-            return Others(workers=tuple(living(store.workers(), now)))
+            return Others(workers=tuple(living(store.workers(), store.now())))
         case _:
             return NOBODY
 

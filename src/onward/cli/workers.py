@@ -24,7 +24,7 @@ def command(is_all: bool, as_json: bool) -> None:
     from onward.presence import living
 
     with open_store() as store:
-        now = store.clock.now()
+        now = store.now()
         known = store.workers()
     alive = living(known, now)
     if as_json:
@@ -33,7 +33,8 @@ def command(is_all: bool, as_json: bool) -> None:
         return
     if rows := [
         (
-            one.name,
+            one.lease_owner,
+            one.name if one.name != one.lease_owner else "",
             "" if one.is_alive(now) else "gone",
             shorten(", ".join(one.queues) or "(all)", 40),
             len(one.types),
@@ -43,6 +44,6 @@ def command(is_all: bool, as_json: bool) -> None:
         )
         for one in (known if is_all else alive)
     ]:
-        put_table(("worker", "", "queues", "types", "concurrency", "started", "seen"), rows)
+        put_table(("worker", "name", "", "queues", "types", "concurrency", "started", "seen"), rows)
     else:
         say("No worker is running." if not known or is_all else "No worker is running; --all lists those of the last day.")

@@ -28,7 +28,7 @@ class Wakers(Forked, Generic[W]):
         self._made: tuple[tuple[ReferenceType[threading.Thread], W], ...] = ()
         """Replaced, never changed: a signal handler may be reading it."""
         self._was_woken = False
-        """Before there was anybody to be woken."""
+        """Since a thread has come last: the next one looks at once, since those that are here may have ended."""
         self._making = threading.Lock()
         self.follow_forks()
 
@@ -65,8 +65,7 @@ class Wakers(Forked, Generic[W]):
 
     def wake(self) -> None:
         """End every wait, or the next one where nobody waits. Safe from any thread and from a signal handler."""
-        if not self._made:
-            self._was_woken = True
+        self._was_woken = True
         for _, waker in self._made:
             waker.wake()
 

@@ -30,12 +30,15 @@ class Pruner:
         self._hold = HOLD_OF_ONE_WRITER if store.capabilities.has_one_writer else HOLD
         self._at_once = FEWEST_GONE
         self._ticks = self._round()
+        self.rounds = 0
+        """That have been ended."""
 
     def tick(self) -> float:
         try:
             return next(self._ticks)
         except StopIteration:
             self._ticks = self._round()
+            self.rounds += 1
             return self._interval
         except BaseException:
             self._ticks = self._round()

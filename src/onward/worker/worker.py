@@ -6,14 +6,13 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from onward.alert_rules import AlertRules
-from onward.alerts import Told
 from onward.clock import Clock
 from onward.definition import Duration
 from onward.driver import Store
@@ -21,14 +20,13 @@ from onward.durations import format_duration, parse_duration
 from onward.errors import InvalidDefinition, StoreError
 from onward.events import Events
 from onward.inspection import Retention
-from onward.jobs import NewJob
 from onward.limit import Limit
 from onward.periodic import Periodic
 from onward.presence import Presence
 from onward.pruning import Keeping, strange_queues
 from onward.reconciler import Reconciler
 from onward.registry import Registry
-from onward.sight_verbs import no_jobs
+from onward.sight_verbs import JobsFor, no_jobs
 from onward.worker.deadlines import Deadlines
 from onward.worker.executor import Executor
 from onward.worker.heartbeat import Heartbeat
@@ -80,7 +78,7 @@ class Worker:
         queue_limits: Mapping[str, Limit] | None = None,
         retention: Retention | None = None,
         alert_rules: AlertRules | None = None,
-        jobs_for_alerts: Callable[[Told, str], Sequence[NewJob]] | None = None,
+        jobs_for_alerts: JobsFor | None = None,
         reconcilers: Iterable[Reconciler] = (),
         queues: Iterable[str] = (),
         concurrency: int = 16,
@@ -178,8 +176,10 @@ class Worker:
             alert_rules,
             # Who only works off what is there is gone before anybody could see it.
             presence=None if drain else self._presence,
-            jobs_for=no_jobs if jobs_for_alerts is None else lambda told: jobs_for_alerts(told, next(iter(self._queues), "default")),
+            jobs_for=jobs_for_alerts or no_jobs,
         )
+        if alert_rules is not None:
+            alert_rules.check_types(definitions.names())
         keeping = Keeping(retention or Retention(), definitions.names())
         self.pruner = Pruner(store, keeping, interval=parse_duration(prune_every).total_seconds())
         self._strange_queues = strange_queues(keeping.retention, (one.queue for one in definitions))
@@ -331,6 +331,8 @@ class Worker:
             self.ask_to_stop()
         else:
             logger.critical("this worker has no supervisor that could replace its process: restart the program")
+            # It takes no more jobs, so nobody should count on it.
+            threading.Thread(target=self.lookout.leave, name="onward-leave", daemon=True).start()
 
     def _reconcile(self) -> None:
         for reconciler in self._reconcilers:

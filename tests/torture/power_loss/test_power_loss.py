@@ -16,9 +16,9 @@ from tests.torture.power_loss.recording import Playback
 
 SEED = 1
 FOUND = {
-    "synchronous=NORMAL": ", and was said to be ",  # the job is gone, or what it had become
-    "file not synced": "the file a is '', and was said to be ",
-    "directory not synced": " is 'gone', and was said to be ",
+    "synchronous=NORMAL": (", and was said to be ",),  # the job is gone, or what it had become
+    "file not synced": ("the file a is '', and was said to be ",),
+    "directory not synced": (" is 'gone', and was said to be ", "a was written by create_file"),  # or what comes later does not find it
 }
 
 
@@ -43,7 +43,7 @@ def test_a_sample_of_power_losses_loses_nothing() -> None:
 def test_a_planted_fault_is_found(workload: str, plant: str, tmp_path: Path) -> None:
     """An acknowledged commit that was only in memory; a file renamed before its content, or its name, was durable."""
     report = find_planted(workload, plant, tmp_path / "recording", SEED)
-    assert any(FOUND[plant] in failure for failure in report.failures), str(report)
+    assert any(said in failure for said in FOUND[plant] for failure in report.failures), str(report)
 
 
 @pytest.mark.parametrize(("workload", "steps"), [("store", 6), ("files", 3), ("crowd", 3)])

@@ -24,11 +24,14 @@ from onward.outcome import storable
 from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
 from onward.sight_verbs import Due, JobsFor, no_jobs
 from onward.status import Status
-from onward.verdict import Verdict, judge
+from onward.verdict import Verdict, as_alerts_are, judge
 
 
 class VerbsOfSight(VerbsOfWaits):
     """The part of the store that only looks."""
+
+    def now(self) -> datetime:
+        return self.clock.now()
 
     def backlog(self) -> list[Backlog]:
         with self._reading() as tables:
@@ -127,7 +130,9 @@ class VerbsOfSight(VerbsOfWaits):
 
     def judge(self, rules: AlertRules, look: Metrics) -> Verdict:
         with self._writing() as tables:
-            verdict = judge(rules, look, tables.conditions)
+            verdict = judge(
+                rules, look, as_alerts_are(tables.conditions, (one for one in tables.alerts.values() if one.resolved_at is None))
+            )
             for alert in verdict.opened:
                 open_alert(tables, alert, self.clock.now())
             for cause in verdict.resolved:

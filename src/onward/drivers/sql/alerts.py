@@ -71,9 +71,11 @@ def read_alerts(rows: Iterable[Row]) -> list[Alert]:
 
 def _read(row: Row) -> Alert | None:
     try:
-        return msgspec.convert(dict(zip(ALERT_COLUMNS, row, strict=True)), Alert)
+        alert = msgspec.convert(dict(zip(ALERT_COLUMNS, row, strict=True)), Alert)
     except msgspec.ValidationError:
         return None
+    instants = (alert.opened_at, alert.acknowledged_at, alert.resolved_at)
+    return alert if all(at is None or at.tzinfo is not None for at in instants) else None
 
 
 def tell_of_breakers(

@@ -10,15 +10,15 @@ import msgspec
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Told
-from onward.drivers.sql.alerts import open_alert, read_alerts, resolve_alerts
+from onward.drivers.sql.alerts import alerts, open_alert, read_alerts, resolve_alerts
 from onward.drivers.sql.enqueue import enqueue
-from onward.drivers.sql.rows import read_instant, write_instant
+from onward.drivers.sql.rows import read_any_instant, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.metrics import Metrics
 from onward.outcome import storable
 from onward.presence import FORGOTTEN_AFTER, KnownWorker, Presence
 from onward.sight_verbs import Due, JobsFor
-from onward.verdict import Condition, Verdict, judge
+from onward.verdict import MOST_OPEN, Condition, Verdict, as_alerts_are, judge
 
 WORKER_COLUMNS: tuple[str, ...] = ("lease_owner", "name", "queues", "types", "concurrency", "started_at", "seen_at")
 TOLD_AT_ONCE = 100
@@ -58,7 +58,7 @@ def workers() -> Operation[list[KnownWorker]]:
 def look_out(every: timedelta, now: datetime) -> Operation[Due]:
     """Say what there is to do."""
     ((since, has_untold),) = yield Statement("look_out")
-    last = _read_instant(since)
+    last = read_any_instant(since)
     return Due(is_time_to_look=last is None or not now - every < last <= now, has_untold=bool(has_untold))
 
 
@@ -72,13 +72,14 @@ def judge_look(rules: AlertRules, look: Metrics, now: datetime) -> Operation[Ver
     """Open and resolve alerts, and remember."""
     yield Statement("begin_looking", {"now": write_instant(now)})
     yield Statement("hold_conditions")
-    known = {one.cause: one for one in _read_conditions((yield Statement("conditions")))}
+    stored = {one.cause: one for one in _read_conditions((yield Statement("conditions")))}
+    known = as_alerts_are(stored, (yield from alerts(True, MOST_OPEN, None)))
     verdict = judge(rules, look, known)
     for alert in verdict.opened:
         yield from open_alert(alert, now)
     yield from resolve_alerts(verdict.resolved, now)
-    changed = [one for one in verdict.conditions if known.get(one.cause) != one]
-    gone = known.keys() - {one.cause for one in verdict.conditions}
+    changed = [one for one in verdict.conditions if stored.get(one.cause) != one]
+    gone = stored.keys() - {one.cause for one in verdict.conditions}
     if changed:
         rows = [[one.cause, int(one.is_open), None if one.since is None else write_instant(one.since)] for one in changed]
         yield Statement("write_conditions", {"rows": as_json(rows)})
@@ -101,20 +102,14 @@ def tell(now: datetime, jobs_for: JobsFor) -> Operation[Told]:
 def _read_conditions(rows: Iterable[Row]) -> Iterable[Condition]:
     for cause, is_open, since in rows:
         if isinstance(cause, str):
-            yield Condition(cause, bool(is_open), _read_instant(since))
-
-
-def _read_instant(text: Any) -> datetime | None:
-    try:
-        return read_instant(text)
-    except (TypeError, ValueError):  # written by hand
-        return None
+            yield Condition(cause, bool(is_open), read_any_instant(since))
 
 
 def _read_worker(row: Row) -> KnownWorker | None:
     try:
         fields = dict(zip(WORKER_COLUMNS, row, strict=True))
         fields |= {name: msgspec.json.decode(fields[name]) for name in ("queues", "types")}
-        return msgspec.convert(fields, KnownWorker)
+        worker = msgspec.convert(fields, KnownWorker)
     except (msgspec.MsgspecError, TypeError, ValueError):
         return None
+    return worker if worker.started_at.tzinfo is not None and worker.seen_at.tzinfo is not None else None

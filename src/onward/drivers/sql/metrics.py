@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from onward.drivers.sql.rollups import read_histograms, read_rollups, write_histograms
-from onward.drivers.sql.rows import read_instant, write_instant
+from onward.drivers.sql.rows import read_any_instant, write_instant
 from onward.drivers.sql.statements import Operation, Row, Statement, as_json
 from onward.inspection import MOST_COUNTED
 from onward.jobs import BlockedBy, Job
@@ -35,7 +35,7 @@ def backlog(now: datetime) -> Operation[list[Backlog]]:
     for (queue,) in (yield Statement("waiting_queues")):
         yield from _add_due(found, queue, now)
     for why, type_, queue, count, oldest in (yield Statement("blocked_counts", {"limit": MOST_COUNTED})):
-        found.change(queue, type_, partial(_with_blocked, why=why, count=count, oldest=_instant(oldest)))
+        found.change(queue, type_, partial(_with_blocked, why=why, count=count, oldest=read_any_instant(oldest)))
     for queue, type_, count in (yield Statement("running_types")):
         found.change(queue, type_, partial(replace, in_progress=count))
     rows = yield Statement("dead_types", {"limit": MOST_COUNTED})
@@ -49,11 +49,11 @@ def _add_due(found: _Found, queue: Any, now: datetime) -> Operation[None]:
     rows = yield Statement("due_types", {"queue": queue, "now": write_instant(now), "limit": MOST_COUNTED})
     is_capped = sum(row[1] for row in rows) >= MOST_COUNTED
     for type_, count, oldest in rows:
-        found.change(queue, type_, partial(replace, due=count, oldest_due_at=_instant(oldest), is_capped=is_capped))
+        found.change(queue, type_, partial(replace, due=count, oldest_due_at=read_any_instant(oldest), is_capped=is_capped))
     if is_capped:
         # Whoever is never reached, behind an endless stream of higher priority, must be seen all the same.
         for type_, oldest in (yield Statement("longest_due", {"queue": queue, "now": write_instant(now)})):
-            found.change(queue, type_, partial(_with_longest_due, oldest=_instant(oldest)))
+            found.change(queue, type_, partial(_with_longest_due, oldest=read_any_instant(oldest)))
 
 
 def _with_longest_due(was: Backlog, oldest: datetime | None) -> Backlog:
@@ -85,13 +85,6 @@ def due_before(job: Job, now: datetime) -> Operation[int]:
     }
     rows = yield Statement("due_before", asked)
     return int(rows[0][0])
-
-
-def _instant(text: Any) -> datetime | None:
-    try:
-        return read_instant(text)
-    except (TypeError, ValueError):  # written by hand
-        return None
 
 
 def totals() -> Operation[list[Total]]:

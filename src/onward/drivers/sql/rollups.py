@@ -72,9 +72,11 @@ def _row(rollup: Rollup) -> list[Any]:
 
 
 def read_rollups(rows: Iterable[Row]) -> list[Rollup]:
-    """Make rollups of rows."""
+    """Make rollups of rows. One whose count is no number was written by hand, and is left out."""
     found = []
     for minute, queue, type_, outcome, worker, count, histogram in rows:
+        if not isinstance(count, int):
+            continue
         waited, ran = read_histograms(histogram)
         found.append(Rollup(minute=minute, queue=queue, type=type_, outcome=outcome, worker=worker, count=count, waited=waited, ran=ran))
     return found

@@ -43,6 +43,15 @@ def read_instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
+def read_any_instant(text: Any) -> datetime | None:
+    """The same of what somebody may have written by hand. None where it is no instant, or says nothing of its zone."""
+    try:
+        instant = read_instant(text)
+    except (TypeError, ValueError):
+        return None
+    return instant if instant.tzinfo is not None else None
+
+
 def read_job(row: Row) -> Job:
     """Make a ``Job`` of a row of ``COLUMNS``. Raises ``UnreadableRow``."""
     return _read_fields(dict(zip(COLUMNS, row, strict=True)))

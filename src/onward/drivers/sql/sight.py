@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from onward.alert_rules import AlertRules
 from onward.alerts import Alert, Told
@@ -21,11 +21,16 @@ from onward.verdict import Verdict
 class VerbsOfSight(VerbsOfWaits):
     """The part of a store that only looks."""
 
+    def now(self) -> datetime:
+        return self.clock.now()
+
     def backlog(self) -> list[Backlog]:
-        return self._look_up(lambda: metrics.backlog(self.clock.now()))
+        now = self.now()
+        return self._look_up(lambda: metrics.backlog(now))
 
     def due_before(self, job: Job) -> int:
-        return self._look_up(lambda: metrics.due_before(job, self.clock.now()))
+        now = self.now()
+        return self._look_up(lambda: metrics.due_before(job, now))
 
     def totals(self) -> list[Total]:
         return self._look_up(metrics.totals)

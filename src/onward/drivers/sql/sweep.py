@@ -69,7 +69,8 @@ def sweep(now: datetime, ripe: Callable[[list[Row]], list[Row]] | None = None) -
 
 def recover(lease_owner: str, started: Collection[str], now: datetime) -> Operation[Swept]:
     """Take back the claims of a dead process. What had not started is given back, and its try does not count."""
-    yield Statement("withdraw_worker", {"lease_owner": lease_owner})
+    if any(row[0] == lease_owner for row in (yield Statement("workers"))):  # else nothing is written, which a reader could not
+        yield Statement("withdraw_worker", {"lease_owner": lease_owner})
     rows = yield Statement("held", {"lease_owner": lease_owner})
     begun = frozenset(started)
     lost = yield from _end([row for row in rows if row[0] in begun], now, PROCESS_DIED)

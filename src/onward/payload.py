@@ -58,7 +58,10 @@ class Codec(Generic[P]):
         try:
             data = _encode_sorted(value)
         except Exception as error:  # noqa: BLE001 - a value's own code may raise anything
-            refuse_because(value, f"it cannot be written as JSON ({type(error).__name__}); expected {name_of_type(self.payload_type)}")
+            why = f"it cannot be written as JSON ({type(error).__name__}); expected {name_of_type(self.payload_type)}"
+            if self.secrets:  # there is no text in which its secret parts could be found, and a place may name one
+                raise InvalidPayload(why) from None
+            refuse_because(value, why)
         if len(data) > PAYLOAD_LIMIT:
             raise PayloadTooLarge(len(data), PAYLOAD_LIMIT)
         try:

@@ -95,9 +95,35 @@ def _forms_of(leaf: str | float, holds_bytes: bool) -> Iterator[str]:
         clean = one.encode("utf-8", "backslashreplace").decode()
         forms |= {repr(one)[1:-1], ascii(one)[1:-1], dumps(one)[1:-1], repr(clean.encode())[2:-1]}
         forms |= {quote(clean), quote(clean, safe=""), quote_plus(clean)}
+        # A text in a text, such as the repr of a message that quotes it.
+        quoted = {repr(one)[1:-1], dumps(one)[1:-1]}
+        forms |= {outer(inner)[1:-1] for inner in quoted for outer in (repr, dumps)}
+    forms |= set(_forms_of_other(leaf))
     if holds_bytes and isinstance(leaf, str):
         forms |= set(_forms_of_bytes(leaf))
     return (form for form in forms if len(form) >= SHORTEST)
+
+
+def _forms_of_other(leaf: str | float) -> Iterator[str]:
+    """How numbers, instants and UUIDs stand in a text that Python wrote."""
+    from datetime import date, datetime
+    from uuid import UUID
+
+    if not isinstance(leaf, str):
+        yield f"{leaf:,}"
+        if isinstance(leaf, float) and leaf.is_integer():
+            yield from (f"{int(leaf)}", f"{int(leaf):,}")
+        return
+    for read in (datetime.fromisoformat, date.fromisoformat, UUID):
+        try:
+            value = read(leaf)
+        except ValueError:
+            continue
+        yield from (str(value), repr(value))
+        if isinstance(value, UUID):
+            yield from (value.hex, value.hex.upper(), str(value).upper())
+        else:
+            yield value.isoformat()
 
 
 def _forms_of_bytes(text: str) -> Iterator[str]:
@@ -107,8 +133,7 @@ def _forms_of_bytes(text: str) -> Iterator[str]:
         data = b64decode(text, validate=True)
     except ValueError:
         return
-    yield repr(data)[2:-1]
-    yield data.hex()
+    yield from (repr(data)[2:-1], data.hex(), data.hex().upper(), repr(list(data))[1:-1], data.decode("latin-1"))
     try:
         yield from _forms_of(data.decode(), False)
     except UnicodeDecodeError:

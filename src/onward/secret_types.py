@@ -104,6 +104,10 @@ class _Reader:
         cls = origin or kind
         if not isinstance(cls, type):
             return []
+        if getattr(cls, "__pydantic_root_model__", False):
+            return [
+                shape for names, one in _fields(cls) if "root" in names for shape in self.shapes(one, _arguments(cls, parts, arguments))
+            ]
         if _has_fields(cls):
             return [self._object(cls, parts, arguments)]
         if issubclass(cls, tuple):
@@ -133,10 +137,7 @@ class _Reader:
         return shape
 
     def _object(self, cls: type[Any], parts: tuple[Any, ...], arguments: Mapping[Any, Any]) -> Shape:
-        own = {
-            name: arguments.get(part, part) if isinstance(part, TypeVar) else part
-            for name, part in zip(getattr(cls, "__parameters__", ()), parts, strict=False)
-        }
+        own = _arguments(cls, parts, arguments)
         known = (cls, tuple(map(repr, own.values())))
         if known in self._known:
             return self._known[known]
@@ -150,7 +151,29 @@ class _Reader:
                 shape.positions.append(found)
             for name in names:
                 shape.fields[name] = found
+        if hasattr(cls, "__pydantic_extra__"):  # what a model takes beside its fields
+            shape.items = [one for extra in self.shapes(_hints(cls).get("__pydantic_extra__"), own) for one in extra.items]
         return shape
+
+
+def _arguments(cls: type[Any], parts: tuple[Any, ...], arguments: Mapping[Any, Any]) -> dict[Any, Any]:
+    """What stands for the type variables of a class and of those it is made of. Where one name stands for several, any of them."""
+    own = {
+        name: arguments.get(part, part) if isinstance(part, TypeVar) else part
+        for name, part in zip(getattr(cls, "__parameters__", ()), parts, strict=False)
+    }
+    waiting, seen = [cls], set()
+    while waiting:
+        for base in getattr(waiting.pop(), "__orig_bases__", ()):
+            origin = get_origin(base)
+            if not isinstance(origin, type) or base in seen:
+                continue
+            seen.add(base)
+            waiting.append(origin)
+            for name, part in zip(getattr(origin, "__parameters__", ()), get_args(base), strict=False):
+                given = own.get(part, part) if isinstance(part, TypeVar) else part
+                own[name] = given if own.get(name, given) == given else typing.Union[own[name], given]  # noqa: UP007 - made at run time
+    return own
 
 
 def _unwrap(kind: Any) -> Any:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Generic, NamedTuple, NewType, NotRequired, TypedDict, TypeVar
 from urllib.parse import quote
+from uuid import UUID
 
 import attrs
 import msgspec
@@ -92,6 +95,27 @@ class Whole:
     many: tuple[Secret[str], ...]
 
 
+@dataclass
+class Signed(Box[Secret[str]]):
+    """The mark comes by what stands for a type variable of the class beneath."""
+
+    number: int = 0
+
+
+@dataclass
+class Further(Box[T]):
+    other: T
+
+
+class Tokens(pydantic.RootModel[list[Secret[str]]]):
+    """In JSON it is its root."""
+
+
+class Open(pydantic.BaseModel, extra="allow"):
+    name: str
+    __pydantic_extra__: dict[str, Secret[str]]
+
+
 LOGIN = {"user": "ada", "token": "tok-1", "pin": 12345}
 HIDDEN = {"user": "ada", "token": REDACTED, "pin": REDACTED}
 
@@ -128,11 +152,17 @@ HIDDEN = {"user": "ada", "token": REDACTED, "pin": REDACTED}
         (Secret[str], "tok-1", REDACTED),
         (dict[str, Secret[str]], {"a": "tok-1"}, {"a": REDACTED}),
         (Box[Token], {"inside": "tok-1"}, {"inside": REDACTED}),
+        (Signed, {"inside": "tok-1", "number": 3}, {"inside": REDACTED, "number": 3}),
+        (Further[Secret[str]], {"inside": "tok-1", "other": "tok-2"}, {"inside": REDACTED, "other": REDACTED}),
+        (Tokens, ["tok-1"], [REDACTED]),
+        (dict[str, Tokens], {"a": ["tok-1"]}, {"a": [REDACTED]}),
+        (pydantic.RootModel[Secret[str]], "tok-1", REDACTED),
+        (Open, {"name": "ada", "more": "tok-1"}, {"name": REDACTED, "more": REDACTED}),
         (Login | Plain | None, LOGIN, HIDDEN),
         (Login, ["not", "its", "form"], ["not", "its", "form"]),
         (Plain, {"name": "ada", "numbers": [1]}, {"name": "ada", "numbers": [1]}),
     ],
-    ids=range(20),
+    ids=range(26),
 )
 def test_what_is_marked_is_masked_wherever_it_stands(kind: Any, value: Any, masked: Any) -> None:
     """In every kind of payload, nested, in lists and mappings, under the name that it has in JSON."""
@@ -170,6 +200,48 @@ def test_a_value_is_taken_out_in_every_form_in_which_a_text_may_have_it(value: s
     assert REDACTED in said
     for form in (value, repr(value)[1:-1], ascii(value)[1:-1], forms["quoted"], forms["dumped"][1:-1], repr(forms["encoded"])[2:-1]):
         assert form not in said
+
+
+@dataclass
+class Odd:
+    born: Secret[datetime]
+    day: Secret[date]
+    number: Secret[int]
+    share: Secret[float]
+    id: Secret[UUID]
+    seed: Secret[bytes]
+
+
+def test_values_that_are_no_text_are_taken_out_as_python_writes_them() -> None:
+    """The form in JSON is another one."""
+    odd = Odd(
+        datetime(1990, 5, 17, 3, 4, 5, tzinfo=UTC),
+        date(1991, 6, 18),
+        123456789,
+        4321.0,
+        UUID("6f0b1c9e-1111-4222-8333-123456789abc"),
+        b"\xffkey",
+    )
+    hide = SecretFields(Odd).hiding(Codec[Any](Odd).encode(odd))
+    for said in (
+        *(f"{odd.born}", f"{odd.born!r}", odd.born.isoformat(), f"{odd.day}", f"{odd.day!r}"),
+        *(f"{odd.number}", f"{odd.number:,}", f"{odd.share}", f"{int(odd.share)}", f"{int(odd.share):,}"),
+        *(f"{odd.id}", f"{odd.id!r}", odd.id.hex, odd.id.hex.upper()),
+        *(f"{odd.seed!r}", odd.seed.hex(), odd.seed.hex().upper(), f"{list(odd.seed)}", odd.seed.decode("latin-1")),
+    ):
+        hidden = hide(f"bad value: {said}, so")
+        assert REDACTED in hidden, said
+        left = hidden.replace(REDACTED, "").removeprefix("bad value: ").removesuffix(", so")
+        assert not re.search(r"\w", left.strip("b")), hidden
+
+
+@pytest.mark.parametrize("outer", [repr, json.dumps], ids=["repr", "json"])
+@pytest.mark.parametrize("inner", [repr, json.dumps], ids=["repr", "json"])
+def test_a_value_is_taken_out_of_a_text_in_a_text(inner: Callable[[str], str], outer: Callable[[str], str]) -> None:
+    value = 'it\'s "so" \\ long\n'
+    hidden = SecretFields(Login).hiding(json.dumps({"user": "ada", "token": value}))(f"said {outer(inner(value))}")
+    assert REDACTED in hidden
+    assert "so" not in hidden
 
 
 def test_numbers_and_bytes_are_values_too() -> None:
@@ -251,6 +323,16 @@ def broken_key(payload: Login) -> str:
 
 def handle(payload: Login) -> None:
     raise AssertionError
+
+
+def test_a_value_that_has_no_form_in_json_is_not_named_by_its_place() -> None:
+    @dataclass
+    class Keyed:
+        values: Secret[dict[str, Any]]
+
+    with pytest.raises(InvalidPayload) as caught:
+        Codec[Any](Keyed).encode(Keyed({"tok-12345": object()}))
+    assert "tok-12345" not in f"{caught.value} {caught.value.path}"
 
 
 def test_an_error_at_enqueue_has_no_marked_value() -> None:

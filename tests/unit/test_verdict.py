@@ -6,12 +6,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onward.alert_rules import AlertRules
+from onward.alerts import Alert
 from onward.metrics import Backlog, Flow, Metrics
 from onward.presence import KnownWorker
+from onward.readings import CATEGORIES
 from onward.rollups import bucket_of
-from onward.verdict import MOST_NEW, Condition, judge
+from onward.verdict import MOST_NEW, Condition, as_alerts_are, judge
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 HOUR, EVERY = timedelta(hours=1), timedelta(minutes=5)
@@ -149,3 +152,51 @@ def test_an_alert_says_what_was_measured_against_what() -> None:
     verdict = judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR, **due(0, 2000)), {})
     (alert,) = verdict.opened
     assert alert.context == '{"metric":"depth","value":2000,"threshold":1000,"queue":"mail","type":"work"}'
+
+
+@pytest.fixture
+def an_alert() -> Alert:
+    return Alert(
+        id="01JE0000000000000000000000", category="depth", severity="warning", cause="depth:mail/work", message="", opened_at=BEGIN
+    )
+
+
+def test_an_alert_that_somebody_deleted_opens_again_while_its_cause_lasts() -> None:
+    known = as_alerts_are({"depth:mail/work": Condition("depth:mail/work", is_open=True)}, [])
+    first = judge(RULES, Metrics(at=BEGIN, window=HOUR, **due(0, 2000)), known)
+    second = judge(RULES, Metrics(at=BEGIN + EVERY, window=HOUR, **due(1, 2000)), {one.cause: one for one in first.conditions})
+    assert ([one.cause for one in first.opened], [one.cause for one in second.opened]) == ([], ["depth:mail/work"])
+
+
+@pytest.mark.parametrize("known", [{}, {"depth:mail/work": Condition("depth:mail/work", since=BEGIN)}], ids=["lost", "not open"])
+def test_an_alert_of_which_nothing_is_known_any_more_is_resolved_all_the_same(known: dict[str, Condition], an_alert: Alert) -> None:
+    told = as_alerts_are(known, [an_alert])
+    assert told == {"depth:mail/work": Condition("depth:mail/work", is_open=True)}
+    assert judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR), told).resolved == ("depth:mail/work",)
+
+
+def test_alerts_that_no_rule_opened_are_no_condition(an_alert: Alert) -> None:
+    assert as_alerts_are({}, [replace(an_alert, category="breaker_open", cause="breaker:s3")]) == {}
+
+
+def test_every_rule_has_a_category_that_is_known() -> None:
+    found = {cause.partition(":")[0] for cause in BAD}
+    assert found == CATEGORIES
+
+
+@pytest.mark.parametrize(
+    ("due_now", "blocked", "is_told"),
+    [(0, {"breaker": 2000}, False), (0, {"type": 2000}, False), (0, {"limit": 2000}, True), (1, {"breaker": 2000}, True)],
+    ids=["a breaker", "a type", "a limit", "one is free to run"],
+)
+def test_of_one_cause_people_are_told_once(due_now: int, blocked: dict[Any, int], is_told: bool) -> None:
+    """An open breaker, and a type that nobody knows, have an alert of their own."""
+    waiting = Backlog(queue="mail", type="work", due=due_now, blocked=blocked, oldest_due_at=BEGIN - 2 * HOUR)
+    verdict = judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR, backlog=(waiting,), workers=(worker(0),)), {})
+    assert {one.category for one in verdict.opened} == ({"depth", "age"} if is_told else set())
+
+
+def test_how_long_our_own_jobs_take_is_no_rule_s_business() -> None:
+    """It is a receiver of webhooks that is slow."""
+    slow = Flow(queue="onward.alerts", type="onward.webhook", seconds=3600, outcomes={"completed": 100}, ran={bucket_of(30): 100})
+    assert judge(AlertRules(lasts=0), Metrics(at=BEGIN, window=HOUR, flows=(slow,)), {}).opened == ()

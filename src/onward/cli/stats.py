@@ -61,8 +61,8 @@ def command(
     """
     from onward.monitor import Monitor
 
-    if prometheus and (questions or sql or as_json):
-        raise usage_error("--prometheus prints all that there is, in its own form: leave QUESTION, --sql and --json out")
+    if prometheus and (questions or sql or as_json or watch is not None):
+        raise usage_error("--prometheus prints all that there is, once, in its own form: leave QUESTION, --sql, --json and --watch out")
     if sql and NOW in questions:
         raise usage_error("`now` is made of several queries, and has none to print; the six questions have one each")
     if watch is not None and sql:

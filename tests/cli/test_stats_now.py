@@ -87,10 +87,11 @@ def test_it_looks_again_until_it_is_ended(app: Onward, url: str, environment: di
     ("command", "says"),
     [
         (["now", "--sql"], "`now` is made of several queries, and has none to print"),
-        (["--prometheus", "--json"], "--prometheus prints all that there is, in its own form"),
-        (["--prometheus", "now"], "--prometheus prints all that there is, in its own form"),
+        (["--prometheus", "--json"], "--prometheus prints all that there is, once, in its own form"),
+        (["--prometheus", "now"], "--prometheus prints all that there is, once, in its own form"),
         (["--watch", "1", "--sql"], "a query does not change"),
         (["--watch", "0"], "--watch"),
+        (["--prometheus", "--watch", "1"], "leave QUESTION, --sql, --json and --watch out"),
         (["--window", "5s"], "--window is 1m or longer: what ended is counted by the minute"),
         (["--window", "soon"], "--window 'soon' is not a duration"),
     ],

@@ -13,6 +13,7 @@ from onward.definition import define_job
 from onward.drivers.memory import MemoryStore
 from onward.errors import InvalidDefinition, StoreUnavailable
 from onward.worker.worker import Worker
+from tests.worker.conftest import Gate
 
 Make = Callable[..., Worker]
 note = define_job("note", lambda: None, aliases=["old_note"])
@@ -47,6 +48,25 @@ def test_a_real_worker_is_there_while_it_runs(store: MemoryStore, make_worker: M
     worker.wait_until_idle()
     worker.stop()
     assert store.workers() == []
+
+
+def test_one_that_is_told_to_stop_is_gone_while_its_last_job_still_runs(store: MemoryStore, make_worker: Make) -> None:
+    """It takes no more jobs; and saying so must take nothing from the second that a stop has beyond its grace."""
+    gate = Gate()
+    slow = define_job("slow", gate, payload=int)
+    store.enqueue([slow.new_job(1)])
+    worker = make_worker(slow, grace="20s")
+    worker.start()
+    assert gate.begun.acquire(timeout=20)
+    worker.lookout.tick()
+    assert len(store.workers()) == 1
+    worker.ask_to_stop()
+    until = time.monotonic() + 15
+    while store.workers():
+        assert time.monotonic() < until
+    assert not worker.finished.is_set()
+    gate.open.set()
+    worker.stop()
 
 
 def test_a_drain_is_seen_by_nobody(store: MemoryStore, make_worker: Make) -> None:

@@ -284,11 +284,11 @@ class Worker:
         for loop in (self._sweeping, self._pruning, self._scheduling, self._looking_out):
             loop.stop()
         self.ask_to_stop()
-        self.was_clean = self._stopping.run()
-        # In a thread of its own: a store that does not answer must not hold up the end.
+        # It takes no more jobs from here on. Beside the rest and within the grace: a store that does not answer must not hold up the end.
         leaving = threading.Thread(target=self.lookout.leave, name="onward-leave", daemon=True)
         leaving.start()
-        leaving.join(LONGEST_LAST_SWEEP)
+        self.was_clean = self._stopping.run()
+        leaving.join(min(self._stopping.left, LONGEST_LAST_SWEEP))
         self._sweeping.join(min(self._stopping.left, LONGEST_LAST_SWEEP))
         if self.ran_out:
             self._look_at_last()
